@@ -1,0 +1,113 @@
+#include "actors/controller/link_handler.h"
+
+#include <atomic>
+#include <caf/send.hpp>
+
+#include "actors/controller/messages.h"
+#include "actors/controller/router.h"
+#include "actors/log.h"
+
+namespace regrow {
+namespace {
+
+constexpr uint32_t kProtocol = 1;
+
+Envelope to(EntityId entity, Input input) { return {std::move(entity), {}, {}, {}, std::move(input)}; }
+
+std::string version_problem(uint32_t protocol) {
+  if (protocol + 1 >= kProtocol && protocol <= kProtocol + 1) return "";
+  return "the agent speaks host link version " + std::to_string(protocol) + ", this controller " +
+         std::to_string(kProtocol) + "; they may differ by one: upgrade the older side";
+}
+
+}  // namespace
+
+AttachAnswer LinkHandler::agent_connected(SessionId session, const PeerIdentity& peer, AgentHello hello) {
+  if (auto problem = version_problem(hello.protocol); !problem.empty()) return {problem, epoch_};
+  bool newer = hello.seen_epoch.number > epoch_.number;
+  bool twin = hello.seen_epoch.number == epoch_.number && hello.seen_epoch.start_id != epoch_.start_id;
+  if (newer || twin) {
+    std::string why = "host " + hello.name.value + " obeys epoch " + std::to_string(hello.seen_epoch.number) +
+                      " of another controller, this one is only at " + std::to_string(epoch_.number) +
+                      ": its journal is an old copy or a second controller runs. It stops so that no rank is "
+                      "started twice; start the controller that owns the newest journal";
+    context_.fatal(why);
+    return {why, epoch_};
+  }
+  for (auto& [other, known] : sessions_) {
+    if (known.host == hello.name && known.uid == hello.uid)
+      link_->drop(other, "the same agent connected again");
+  }
+  sessions_[session] = {hello.name, hello.uid};
+  board_.set_session(hello.name, session);
+  log_info("host/" + hello.name.value + " connected as " + peer.who + " over " + peer.transport + ", session " +
+           std::to_string(session.value) + ", " + std::to_string(hello.ranks.size()) + " incarnations");
+  caf::anon_send(context_.effects, msg::SessionUp{hello.name, session});
+  EntityId host = EntityId::host(hello.name);
+  post(context_, to(host, in::AgentConnected{session, std::move(hello)}));
+  return {"", epoch_};
+}
+
+void LinkHandler::agent_disconnected(SessionId session, const std::string& why) {
+  auto it = sessions_.find(session);
+  if (it == sessions_.end()) return;
+  HostName host = it->second.host;
+  sessions_.erase(it);
+  if (board_.session(host) == session) board_.set_session(host, {});
+  log_info("host/" + host.value + " disconnected: " + why);
+  caf::anon_send(context_.effects, msg::SessionDown{host, session});
+  post(context_, to(EntityId::host(host), in::AgentGone{session, why}));
+}
+
+void LinkHandler::heartbeat(SessionId session, std::vector<ProgressReport> progress, int64_t) {
+  auto it = sessions_.find(session);
+  if (it == sessions_.end()) return;
+  post(context_, to(EntityId::host(it->second.host), in::AgentHeartbeat{session}));
+  for (ProgressReport& report : progress) {
+    board_.update(report);
+    EntityId job = EntityId::job(report.key.job);
+    post(context_, to(job, in::Progress{std::move(report)}));
+  }
+}
+
+// The call is answered when every report in it is durable.
+void LinkHandler::post_rank_reports(const HostName& host, const std::vector<RankReport>& ranks, const Ack& ack) {
+  auto left = std::make_shared<std::atomic<size_t>>(ranks.size());
+  Context* context = &context_;
+  for (const RankReport& report : ranks) {
+    Envelope envelope = to(EntityId::rank(report.key.job, report.key.rank), in::AgentReport{host, report});
+    envelope.request = context_.replies.expect([context, left, ack](const Reply&) {
+      if (left->fetch_sub(1) != 1) return;
+      context->faults.hit("report.before_ack");
+      ack();
+    });
+    post(context_, std::move(envelope));
+  }
+}
+
+void LinkHandler::report(SessionId session, HostReports reports, Ack ack) {
+  auto it = sessions_.find(session);
+  if (it == sessions_.end()) return;
+  const HostName& host = it->second.host;
+  for (PrepareReport& report : reports.prepares) {
+    EntityId job = EntityId::job(report.job);
+    post(context_, to(job, in::Prepared{host, std::move(report)}));
+  }
+  for (DeviceReport& report : reports.devices) {
+    EntityId device = EntityId::device(host, report.name);
+    post(context_, to(device, in::DeviceSeen{std::move(report)}));
+  }
+  if (reports.ranks.empty()) {
+    ack();
+  } else {
+    post_rank_reports(host, reports.ranks, ack);
+  }
+}
+
+void LinkHandler::send(SessionId session, std::vector<AgentCommand> commands) {
+  link_->send(session, std::move(commands));
+}
+
+void LinkHandler::drop(SessionId session, std::string why) { link_->drop(session, std::move(why)); }
+
+}  // namespace regrow

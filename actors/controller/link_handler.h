@@ -1,0 +1,46 @@
+// What agents say, handed to the tree; what the effect runner wants sent, handed to the link.
+// Callbacks come on the KJ thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "actors/controller/context.h"
+#include "actors/controller/effect_runner.h"
+#include "actors/controller/live_board.h"
+#include "transport/host_link.h"
+
+namespace regrow {
+
+class LinkHandler final : public HostLinkHandler, public CommandSink {
+ public:
+  LinkHandler(Context& context, LiveBoard& board, Epoch epoch)
+      : context_(context), board_(board), epoch_(epoch) {}
+
+  // Before the first connection and after the last.
+  void set_link(HostLinkServer* link) { link_ = link; }
+
+  AttachAnswer agent_connected(SessionId session, const PeerIdentity& peer, AgentHello hello) override;
+  void agent_disconnected(SessionId session, const std::string& why) override;
+  void heartbeat(SessionId session, std::vector<ProgressReport> progress, int64_t sent_us) override;
+  void report(SessionId session, HostReports reports, Ack ack) override;
+
+  void send(SessionId session, std::vector<AgentCommand> commands) override;
+  void drop(SessionId session, std::string why) override;
+
+ private:
+  struct Peer {
+    HostName host;
+    std::string uid;
+  };
+  void post_rank_reports(const HostName& host, const std::vector<RankReport>& ranks, const Ack& ack);
+
+  Context& context_;
+  LiveBoard& board_;
+  const Epoch epoch_;
+  HostLinkServer* link_ = nullptr;
+  std::map<SessionId, Peer> sessions_;  // KJ thread only
+};
+
+}  // namespace regrow

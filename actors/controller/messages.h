@@ -1,0 +1,100 @@
+// What the controller's actors send each other. Process-local.
+#pragma once
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/actor.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "journal/projection.h"
+#include "supervisors/engine.h"
+#include "transport/admin.h"
+
+namespace regrow::msg {
+
+// An input for the entity `envelope->to`; an actor that is not it passes it on, making the child that
+// leads there if the input may create it.
+struct Deliver {
+  std::shared_ptr<const Envelope> envelope;
+};
+// To an entity: its events up to n are on disk.
+struct Durable {
+  uint64_t n = 0;
+};
+// To an entity: start to act after boot; answered with true when its messages have been sent.
+struct Resume {};
+struct Wake {};
+// To an entity: make children from the projection (boot), or this one again (after it died).
+struct Restore {};
+
+// To the journal actor.
+struct Append {
+  std::shared_ptr<std::vector<EventRecord>> records;
+  caf::actor owner;
+};
+struct Flush {};
+// Answered with true when everything appended before is durable and folded into the projection.
+struct Barrier {};
+// Writes snapshots and closes; answered with true.
+struct CloseJournal {};
+
+// To the effect runner.
+struct Perform {
+  std::shared_ptr<const Effect> effect;
+};
+struct SessionUp {
+  HostName host;
+  SessionId session;
+};
+struct SessionDown {
+  HostName host;
+  SessionId session;
+};
+struct ForgetJob {
+  JobId job;
+};
+
+// To the watch actor.
+struct AddWatch {
+  WatchRequest request;
+  WatchSink sink;
+};
+struct Published {
+  std::shared_ptr<const std::vector<EventRecord>> records;
+};
+struct PumpWatches {};
+
+// To an entity, from the admin shell: how the actor itself sees things.
+struct Inspection {
+  AnyState state;
+  uint64_t n = 0;
+  size_t mailbox = 0;
+  uint32_t restarts = 0;
+  std::string quarantined;
+  std::vector<PastDecision> decisions;
+};
+struct Inspect {
+  std::function<void(std::shared_ptr<const Inspection>)> done;
+};
+
+}  // namespace regrow::msg
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Deliver)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Durable)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Resume)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Wake)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Restore)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Append)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Flush)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Barrier)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::CloseJournal)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Perform)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::SessionUp)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::SessionDown)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::ForgetJob)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::AddWatch)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Published)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::PumpWatches)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Inspect)

@@ -1,0 +1,42 @@
+#include "actors/controller/router.h"
+
+#include <caf/send.hpp>
+
+#include "actors/controller/messages.h"
+#include "actors/log.h"
+
+namespace regrow {
+
+std::optional<EntityId> creator_of(const Envelope& e) {
+  if (auto* start = std::get_if<in::RankStart>(&e.input))
+    return EntityId::group(start->command.key.job, start->command.group);
+  bool creates = std::holds_alternative<in::CreateJob>(e.input) ||
+                 std::holds_alternative<in::AgentConnected>(e.input) ||
+                 std::holds_alternative<in::DeviceSeen>(e.input) ||
+                 std::holds_alternative<in::GroupStart>(e.input) ||
+                 std::holds_alternative<in::StartTerm>(e.input);
+  return creates ? e.to.parent() : std::nullopt;
+}
+
+EntityId parent_of(const EntityId& id, const AnyState& state) {
+  if (auto* rank = std::get_if<RankState>(&state)) return EntityId::group(rank->job, rank->group);
+  return id.parent().value_or(EntityId::cluster());
+}
+
+void refuse(Context& context, const Envelope& envelope) {
+  log_debug(std::string(input_name(envelope.input)) + " for " + envelope.to.path + ": no such entity");
+  if (envelope.request.value != 0)
+    context.replies.complete({envelope.request, false, "there is no " + envelope.to.path, {}});
+}
+
+void post(Context& context, Envelope envelope) {
+  auto shared = std::make_shared<const Envelope>(std::move(envelope));
+  auto target = context.directory.find(shared->to);
+  // The creator may not exist itself yet: its own creator is asked then, up to the cluster.
+  for (auto creator = creator_of(*shared); !target && creator; creator = creator->parent())
+    target = context.directory.find(*creator);
+  if (!target) return refuse(context, *shared);
+  caf::anon_send(*target, msg::Deliver{shared});
+}
+
+}  // namespace regrow

@@ -1,0 +1,88 @@
+// Pieces of the job's state machine, shared by its source files only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "supervisors/blame.h"
+#include "supervisors/machines.h"
+
+namespace regrow::job {
+
+using T = Turn<JobState>;
+
+inline bool is_active(const Slot& slot) {
+  return slot.process == Process::spawning || slot.process == Process::running ||
+         slot.process == Process::rejoining || slot.process == Process::stopping;
+}
+inline bool is_terminal(Phase p) {
+  return p == Phase::completed || p == Phase::failed || p == Phase::cancelled;
+}
+inline bool contains(const std::vector<RankIndex>& ranks, RankIndex rank) {
+  for (RankIndex r : ranks) {
+    if (r == rank) return true;
+  }
+  return false;
+}
+inline GroupIndex group_of(const JobState& s, RankIndex rank) {
+  uint32_t per_group = s.spec.groups == 0 ? s.spec.ranks : s.spec.ranks / s.spec.groups;
+  return {per_group == 0 ? 0 : rank.value / per_group};
+}
+const Incident* open_incident(const JobState& s);
+std::vector<RankIndex> active_ranks(const JobState& s);
+std::vector<RankIndex> all_ranks(const JobState& s);
+
+// Ends the job, or the ranks that remain, once the recipe's success rule is met.
+void finish_if_done(T& t);
+
+// "12.3 s"
+std::string seconds_text(Duration d);
+std::string rank_text(const JobState& s, RankIndex rank);  // "rank 3 (h2/gpu0)"
+
+// --- job_recovery.cpp ----------------------------------------------------------------------------
+
+// A slot's process ended or is given up, and nobody asked for that.
+void on_loss(T& t, JobLive& live, const Slot& slot, const RankReport& report, const Verdict& verdict,
+             bool still_runs, const std::vector<HostName>& avoid = {});
+// Ends every rank and starts all of them anew; hosts and devices are kept where they still work.
+void plan_recovery(T& t, uint32_t incident, bool force, const std::string& why,
+                   const std::vector<HostName>& avoid);
+// A device that a slot holds cannot be used any more.
+void on_device_trouble(T& t, JobLive& live, const in::DeviceTrouble& m);
+// These hosts were asked to prepare a generation and gave no answer in time.
+void on_silent_hosts(T& t, JobLive& live, const std::vector<HostName>& hosts);
+// Deadlines of running ranks: hung, stuck in start-up, peers that never finish.
+void check_progress(T& t, JobLive& live);
+// When the next of these may come.
+std::optional<Time> progress_deadline(const JobState& s, const JobLive& live, Now now);
+
+// --- job_resume.cpp ------------------------------------------------------------------------------
+
+// Goes on where the journal ends, whatever its last event was.
+void take_up(T& t, JobLive& live);
+// This slot has ended, and what that means for the job is not decided: the crash came in between.
+bool end_is_unaccounted(const JobState& s, const Slot& slot);
+
+// --- job_stages.cpp ------------------------------------------------------------------------------
+
+// First start, or start after an operator's resume.
+void plan_start(T& t, const std::string& reason);
+// Ends every active rank; what follows depends on `end` (queued = park it).
+void plan_stop(T& t, Phase end, bool force, const std::string& reason);
+// Carries the present plan as far as it can go now.
+void advance(T& t, JobLive& live);
+// When the present stage needs a look.
+std::optional<Time> stage_deadline(const JobState& s, const JobLive& live, Now now);
+// How the ranks of the present plan are to be stopped.
+StopCommand stop_order(const JobState& s);
+// What a generation in stage spawning starts, with each rank's host.
+std::vector<SpawnCommand> spawn_commands(const JobState& s, GroupIndex group);
+
+inline const std::string kWaitsForDevices = "waits for devices: ";
+inline constexpr Duration kPrepareTimeout = Duration::seconds(90);
+inline constexpr Duration kPrepareAgainAfter = Duration::seconds(15);  // an agent may have been restarted
+inline constexpr Duration kKillPatience = Duration::seconds(60);       // KILL to giving a process up
+inline constexpr uint32_t kBindFailuresFree = 10;
+inline constexpr Duration kSampleEvery = Duration::seconds(30);
+
+}  // namespace regrow::job

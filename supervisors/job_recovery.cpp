@@ -1,0 +1,305 @@
+// What a loss means: incidents, budgets, and which rung of the ladder is next.
+#include <algorithm>
+
+#include "supervisors/job_internal.h"
+
+namespace regrow::job {
+namespace {
+
+std::string count_text(const JobState& s, FailureClass c, Time now, int32_t& max, uint32_t& used) {
+  Duration window;
+  max = -1;
+  for (const Intensity& i : s.spec.intensity) {
+    if (i.failure_class == c) {
+      max = i.max_restarts;
+      window = i.window;
+    }
+  }
+  used = 0;
+  for (const Incident& i : s.incidents) {
+    bool recent = window.us == 0 || now - i.at <= window;
+    if (i.failure_class == c && i.counts && i.charged && recent) ++used;
+  }
+  std::string text = std::string(to_string(c)) + " failure " + std::to_string(used);
+  return max < 0 ? text + " (no limit)" : text + " of " + std::to_string(max);
+}
+
+bool is_bind_failure(const Incident& i) { return i.failure_class == FailureClass::start_up && !i.charged; }
+
+// Which hosts the next placement should avoid: those where this class of failure keeps happening.
+std::vector<HostName> hosts_to_avoid(const JobState& s, const std::vector<RankIndex>& replace) {
+  std::vector<HostName> avoid;
+  for (RankIndex r : replace) {
+    const HostName& host = s.slots[r.value].host;
+    bool lost = s.slots[r.value].process == Process::lost;
+    if (lost && std::find(avoid.begin(), avoid.end(), host) == avoid.end()) avoid.push_back(host);
+  }
+  return avoid;
+}
+
+}  // namespace
+
+void plan_recovery(T& t, uint32_t incident, bool force, const std::string& why,
+                   const std::vector<HostName>& avoid) {
+  const JobState& s = t.state();
+  ev::RecoveryPlanned plan;
+  plan.generation = next(s.generation);
+  plan.incident = incident;
+  plan.rung = Rung::job;
+  plan.stop = active_ranks(s);
+  plan.start = all_ranks(s);
+  for (const Slot& slot : s.slots) {
+    if ((slot.process == Process::lost && !slot.moved) || slot.replace) plan.replace.push_back(slot.rank);
+  }
+  plan.avoid_hosts = hosts_to_avoid(s, plan.replace);
+  plan.avoid_hosts.insert(plan.avoid_hosts.end(), avoid.begin(), avoid.end());
+  plan.force = force;
+  std::string what = s.spec.recovery == RecoveryScope::job
+                         ? "the script does not rejoin"
+                         : "recovery: " + std::string(to_string(s.spec.recovery)) + " needs ranks that rejoin";
+  std::string where = plan.replace.empty() ? "in place, hosts kept"
+                                           : "of them " + std::to_string(plan.replace.size()) + " on other devices";
+  t.record(plan, why + "; " + what + ": all " + std::to_string(s.spec.ranks) + " ranks restart, " + where +
+                     " (rung 4 of 6)");
+}
+
+namespace {
+
+// Did this loss happen in a generation that was itself a recovery from the open incident?
+bool second_attempt(const JobState& s, const Incident& open) { return s.generation > next(open.generation); }
+
+// A port taken by someone else is nobody's fault, unless it happens again and again.
+bool is_charged(const JobState& s, const RankReport& report) {
+  return !(report.bind_failed && s.bind_failures < kBindFailuresFree);
+}
+
+void join(T& t, const Incident& open, const Slot& slot, const RankReport& report, const Verdict& v) {
+  bool better = open.peer_error && !v.peer_error && v.failure_class != FailureClass::early_exit;
+  if (!better) return;
+  ev::IncidentReclassified e{open.number, slot.rank, slot.incarnation, v.failure_class, v.signature,
+                             report.exit_code, report.signal, report.last_words, is_charged(t.state(), report)};
+  t.record(e, rank_text(t.state(), slot.rank) + " is the root: " + v.text + "; the first report only blamed a peer");
+}
+
+std::string step_text(int64_t step) { return step >= 0 ? " at step " + std::to_string(step) : ""; }
+
+void open_new(T& t, JobLive& live, const Slot& slot, const RankReport& report, Verdict v) {
+  const JobState& s = t.state();
+  // A rank that left early took its peers' connections with it: their errors are its doing.
+  RankIndex root = slot.rank;
+  Incarnation incarnation = slot.incarnation;
+  if (v.peer_error && s.first_success.us != 0) {
+    for (const Slot& other : s.slots) {
+      if (!other.succeeded) continue;
+      root = other.rank;
+      incarnation = other.incarnation;
+      v.failure_class = FailureClass::early_exit;
+      v.signature = "exit 0 before its peers";
+      v.text = "exited with 0 while its peers still needed it";
+      v.peer_error = false;
+      break;
+    }
+  }
+  if (live.max_step >= 0)
+    t.record(ev::ProgressSampled{live.max_step, live.loss, 0, root}, "the generation ends here");
+  ev::IncidentOpened e;
+  e.incident = s.incident_count + 1;
+  e.rank = root;
+  e.incarnation = incarnation;
+  e.failure_class = v.failure_class;
+  e.signature = v.signature;
+  e.peer_error = v.peer_error;
+  e.step = std::max(live.max_step, report.last_step);
+  e.exit_code = report.exit_code;
+  e.signal = report.signal;
+  e.last_words = report.last_words;
+  e.charged = is_charged(s, report);
+  t.record(e, rank_text(s, root) + " " + v.text + step_text(e.step));
+}
+
+void fail(T& t, const std::string& why) { t.record(ev::EndDecided{Phase::failed, {}}, why); }
+
+// The same program failure at the same step twice: a bug, not bad luck.
+bool same_bug_again(const JobState& s, const Incident& now) {
+  if (now.failure_class != FailureClass::program || now.peer_error || s.incidents.size() < 2) return false;
+  const Incident& before = s.incidents[s.incidents.size() - 2];
+  return before.counts && before.failure_class == now.failure_class && before.signature == now.signature &&
+         before.step == now.step;
+}
+
+// Empty if the job may go on after this incident.
+std::string why_it_must_fail(const JobState& s, const Incident& incident) {
+  std::string who = rank_text(s, incident.rank);
+  if (incident.failure_class == FailureClass::start_up && incident.charged) return who + ": " + incident.signature;
+  if (same_bug_again(s, incident))
+    return who + " failed twice in the same way" + step_text(incident.step) + " (" + incident.signature +
+           "): a fault of the program; no device is blamed";
+  int32_t max = -1;
+  uint32_t used = 0;
+  std::string count = count_text(s, incident.failure_class, incident.at, max, used);
+  if (max >= 0 && used > static_cast<uint32_t>(max))
+    return "restart budget spent: " + count + "; the last: " + incident.cause;
+  return "";
+}
+
+}  // namespace
+
+// Every affected rank has ended: decide from all the evidence whether the job may go on. The verdict comes
+// before IncidentJudged, so that a crash between the two cannot let the job off.
+bool judge_incident(T& t, JobLive& live) {
+  const JobState& s = t.state();
+  Incident incident = *open_incident(s);
+  incident.step = std::max(incident.step, live.max_step);
+  bool ran_long = s.running_since.us != 0 && incident.at - s.running_since >= s.spec.healthy_for;
+  bool progressed = incident.step > s.best_step || ran_long;
+  uint32_t without = progressed ? 0 : s.without_progress + 1;
+  std::string why_not = why_it_must_fail(s, incident);
+  if (!why_not.empty()) {
+    fail(t, why_not);
+  } else if (!is_bind_failure(incident) && without >= s.spec.max_without_progress && s.desired == Desired::run) {
+    t.record(ev::DesiredChanged{Desired::hold},
+             "no progress" + step_text(incident.step) + " in " + std::to_string(without) + " attempts in a row; the last: " +
+                 incident.cause + ". Mend the cause, then `regrow resume " + std::to_string(s.job.value) + "`");
+  }
+  t.record(ev::IncidentJudged{incident.number, incident.step, progressed},
+           progressed ? "progress since the last incident" : "no progress since the last incident");
+  return why_not.empty();
+}
+
+void on_loss(T& t, JobLive& live, const Slot& lost, const RankReport& report, const Verdict& verdict,
+             bool still_runs, const std::vector<HostName>& avoid) {
+  Slot slot = lost;
+  live.max_step = std::max(live.max_step, report.last_step);
+  const Incident* open = open_incident(t.state());
+  bool joins = open != nullptr && !(open->judged && second_attempt(t.state(), *open)) &&
+               !(open->judged && verdict.failure_class == FailureClass::program);
+  if (joins) {
+    join(t, *open, slot, report, verdict);
+    bool replan = t.state().stage != Stage::stopping && t.state().stage != Stage::none;
+    bool running = t.state().stage == Stage::none;
+    if (replan || running)
+      plan_recovery(t, open->number, still_runs,
+                    rank_text(t.state(), slot.rank) + " was lost during recovery (" + verdict.text + ")", avoid);
+    return advance(t, live);
+  }
+  open_new(t, live, slot, report, verdict);
+  int32_t max;
+  uint32_t used;
+  const Incident& incident = t.state().incidents.back();
+  plan_recovery(t, incident.number, still_runs,
+                incident.cause + " (" + count_text(t.state(), incident.failure_class, t.now().time, max, used) + ")", avoid);
+  advance(t, live);
+}
+
+void on_silent_hosts(T& t, JobLive& live, const std::vector<HostName>& hosts) {
+  std::string names;
+  for (const HostName& h : hosts) names += (names.empty() ? "" : ", ") + h.value;
+  std::string what = "no answer from " + names + " within " + seconds_text(kPrepareTimeout);
+  std::optional<Slot> first;
+  for (RankIndex r : t.state().start) {
+    const Slot& slot = t.state().slots[r.value];
+    if (std::find(hosts.begin(), hosts.end(), slot.host) == hosts.end()) continue;
+    if (!first) first = slot;
+    t.record(ev::SlotCondemned{r}, what);
+  }
+  Verdict v{FailureClass::infrastructure, "host silent", false, false, "could not be prepared: " + what};
+  if (first) on_loss(t, live, *first, RankReport{}, v, false, hosts);
+}
+
+void on_device_trouble(T& t, JobLive& live, const in::DeviceTrouble& m) {
+  const JobState& s = t.state();
+  for (const Slot& slot : s.slots) {
+    bool here = slot.placed && slot.host == m.host &&
+                std::find(slot.devices.begin(), slot.devices.end(), m.device) != slot.devices.end();
+    if (!here || slot.replace) continue;
+    t.record(ev::SlotCondemned{slot.rank}, m.host.value + "/" + m.device.value + ": " + m.why);
+    if (s.end_phase != Phase::queued || s.desired != Desired::run || is_terminal(s.phase)) return;
+    Slot hit = t.state().slots[slot.rank.value];
+    RankReport none;
+    Verdict v{FailureClass::device, "device " + m.why, false, false,
+              "lost its device " + m.device.value + ": " + m.why};
+    return on_loss(t, live, hit, none, v, true);
+  }
+  t.ignore("no rank of this job uses it");
+}
+
+namespace {
+
+struct Watch {
+  Time at;
+  std::string what;
+  FailureClass failure_class;
+  RankIndex rank;
+};
+
+// The rank to name when nothing moves: one that someone stopped, else the one furthest behind.
+RankIndex slowest(const JobState& s, const JobLive& live) {
+  RankIndex worst = s.slots.front().rank;
+  int64_t worst_step = INT64_MAX;
+  for (const Slot& slot : s.slots) {
+    if (!is_active(slot)) continue;
+    auto it = live.progress.find(slot.rank);
+    if (it != live.progress.end() && it->second.report.stopped) return slot.rank;
+    int64_t step = it == live.progress.end() ? INT64_MAX - 1 : it->second.report.step;
+    if (step < worst_step) {
+      worst_step = step;
+      worst = slot.rank;
+    }
+  }
+  return worst;
+}
+
+std::vector<Watch> watches(const JobState& s, const JobLive& live, Now now) {
+  std::vector<Watch> all;
+  if (s.stage == Stage::spawning) {
+    for (RankIndex r : s.start) {
+      if (s.slots[r.value].process != Process::spawning || s.spec.timeouts.start.us == 0) continue;
+      return {{now.deadline(s.stage_since, s.spec.timeouts.start),
+               "was not started within " + seconds_text(s.spec.timeouts.start), FailureClass::infrastructure, r}};
+    }
+    return all;
+  }
+  if (s.first_success.us != 0) {
+    for (const Slot& slot : s.slots) {
+      if (!slot.succeeded) continue;
+      all.push_back({now.deadline(s.first_success, s.spec.timeouts.finish),
+                     "exited with 0, and its peers had not finished " + seconds_text(s.spec.timeouts.finish) + " later",
+                     FailureClass::early_exit, slot.rank});
+      break;
+    }
+  }
+  bool moved = live.advanced_at > s.running_since;
+  if (moved && s.spec.timeouts.progress.us > 0)
+    all.push_back({now.deadline(live.advanced_at, s.spec.timeouts.progress),
+                   "hung: the job made no progress for " + seconds_text(s.spec.timeouts.progress),
+                   FailureClass::hang, slowest(s, live)});
+  if (!moved && s.spec.timeouts.start.us > 0 && !s.spec.progress_pattern.empty())
+    all.push_back({now.deadline(s.running_since, s.spec.timeouts.start),
+                   "stuck in start-up: no step for " + seconds_text(s.spec.timeouts.start),
+                   FailureClass::hang, slowest(s, live)});
+  return all;
+}
+
+}  // namespace
+
+std::optional<Time> progress_deadline(const JobState& s, const JobLive& live, Now now) {
+  std::optional<Time> first;
+  for (const Watch& w : watches(s, live, now)) {
+    if (!first || w.at < *first) first = w.at;
+  }
+  return first;
+}
+
+void check_progress(T& t, JobLive& live) {
+  for (const Watch& w : watches(t.state(), live, t.now())) {
+    if (t.now().time < w.at) continue;
+    Verdict v{w.failure_class, std::string(to_string(w.failure_class)), false, false, w.what};
+    auto it = live.progress.find(w.rank);
+    if (w.failure_class == FailureClass::hang && it != live.progress.end() && it->second.report.stopped)
+      v.text += " (someone stopped it with SIGSTOP)";
+    RankReport none;
+    return on_loss(t, live, t.state().slots[w.rank.value], none, v, w.failure_class != FailureClass::early_exit);
+  }
+}
+
+}  // namespace regrow::job

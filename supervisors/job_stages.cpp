@@ -1,0 +1,234 @@
+// How a plan is carried out, stage by stage: stop → place → back off → prepare → spawn.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "supervisors/checkpoint.h"
+#include "supervisors/job_internal.h"
+
+namespace regrow::job {
+
+bool judge_incident(T& t, JobLive& live);  // job_recovery.cpp; false = the job does not go on
+
+void plan_start(T& t, const std::string& reason) {
+  const JobState& s = t.state();
+  ev::RecoveryPlanned plan;
+  plan.generation = next(s.generation);
+  plan.start = all_ranks(s);
+  t.record(plan, reason);
+}
+
+void plan_stop(T& t, Phase end, bool force, const std::string& reason) {
+  auto stop = active_ranks(t.state());
+  if (end != Phase::queued) t.record(ev::EndDecided{end, stop}, reason);
+  ev::RecoveryPlanned plan;
+  plan.generation = next(t.state().generation);
+  plan.stop = std::move(stop);
+  plan.force = force;
+  t.record(plan, reason);
+}
+
+namespace {
+
+bool stop_done(const JobState& s) {
+  return std::none_of(s.stop.begin(), s.stop.end(),
+                      [&](RankIndex r) { return is_active(s.slots[r.value]); });
+}
+
+std::vector<HostName> hosts_of_start(const JobState& s) {
+  std::set<HostName> hosts;
+  for (RankIndex r : s.start) hosts.insert(s.slots[r.value].host);
+  return {hosts.begin(), hosts.end()};
+}
+
+Time back_off_until(const JobState& s) {
+  const Incident* incident = open_incident(s);
+  if (incident == nullptr || s.without_progress <= 1) return {};  // the first restart is at once
+  Duration delay = s.spec.backoff.initial;
+  for (uint32_t i = 2; i < s.without_progress && delay < s.spec.backoff.cap; ++i) delay.us *= 2;
+  return incident->at + std::min(delay, s.spec.backoff.cap);
+}
+
+void enter_back_off(T& t) {
+  ev::StageEntered entered;
+  entered.stage = Stage::backing_off;
+  entered.not_before = back_off_until(t.state());
+  Duration wait = entered.not_before - t.now().time;
+  t.record(entered, wait.us > 0 ? "waits " + seconds_text(wait) + " before incident " +
+                                      std::to_string(t.state().incident_count) + " is tried again: no progress since the last"
+                                : "no back-off");
+}
+
+void enter_preparing(T& t, JobLive& live, std::vector<uint32_t> avoid_ports, const std::string& reason) {
+  live.prepared.clear();
+  ev::StageEntered entered;
+  entered.stage = Stage::preparing;
+  entered.prepare_attempt = t.state().prepare_attempt + 1;
+  entered.prepare_hosts = hosts_of_start(t.state());
+  entered.avoid_ports = std::move(avoid_ports);
+  t.record(entered, reason);
+}
+
+// True if the stopping stage led somewhere else.
+bool leave_stopping(T& t, JobLive& live) {
+  const JobState& s = t.state();
+  if (!stop_done(s)) return false;
+  if (s.end_phase != Phase::queued) {
+    t.record(ev::JobEnded{s.end_phase}, s.phase_reason);
+    return false;
+  }
+  if (const Incident* incident = open_incident(s); incident != nullptr && !incident->judged) {
+    if (!judge_incident(t, live)) return true;
+  }
+  if (s.desired != Desired::run) {
+    t.record(ev::JobParked{s.desired}, s.desired_reason.empty() ? s.phase_reason : s.desired_reason);
+    return false;
+  }
+  if (s.start.empty()) {
+    plan_start(t, "resumed");
+    return true;
+  }
+  ev::PlacementWanted wanted{s.grant + 1, {}, s.avoid_hosts, {}};
+  for (RankIndex r : s.start) {
+    const Slot& slot = s.slots[r.value];
+    bool lost = slot.process == Process::lost && !slot.moved;
+    if (slot.placed && !slot.replace && !lost) continue;
+    wanted.ranks.push_back(r);
+    if (lost) wanted.dirty.push_back(r);
+  }
+  if (wanted.ranks.empty()) {
+    enter_back_off(t);
+  } else {
+    std::string reason = std::to_string(wanted.ranks.size()) + " ranks need devices";
+    t.record(std::move(wanted), reason);
+  }
+  return true;
+}
+
+bool leave_placing(T& t) {
+  const JobState& s = t.state();
+  for (RankIndex r : s.start) {
+    if (!s.slots[r.value].placed || s.slots[r.value].replace) return false;
+  }
+  enter_back_off(t);
+  return true;
+}
+
+bool leave_backing_off(T& t, JobLive& live) {
+  if (t.now().time < t.state().not_before) return false;
+  enter_preparing(t, live, t.state().avoid_ports, "hosts look for checkpoints and lease a port");
+  return true;
+}
+
+bool leave_preparing(T& t, JobLive& live) {
+  const JobState& s = t.state();
+  std::map<HostName, PrepareReport> reports;
+  std::vector<HostName> missing;
+  const HostName& first = s.slots[s.start.front().value].host;
+  for (const HostName& host : s.prepare_hosts) {
+    auto it = live.prepared.find(host);
+    if (it == live.prepared.end()) {
+      missing.push_back(host);
+      continue;
+    }
+    if (!it->second.error.empty()) {
+      plan_stop(t, Phase::failed, true, "host " + host.value + " cannot run this job: " + it->second.error);
+      return true;
+    }
+    if (s.spec.checkpoint.storage == StorageKind::host_local || host == first) reports.insert(*it);
+  }
+  if (!missing.empty()) {
+    if (t.now().time < t.now().deadline(s.stage_since, kPrepareTimeout)) return false;
+    on_silent_hosts(t, live, missing);
+    return true;
+  }
+  std::vector<HostName> host_of_rank;
+  for (const Slot& slot : s.slots) host_of_rank.push_back(slot.host);
+  ResumePoint resume = choose_resume_point(s.spec.checkpoint, host_of_rank, reports);
+  const PrepareReport& rendezvous = live.prepared.at(first);
+  ev::GenerationStarted started{s.generation, resume.step, resume.path, rendezvous.address, rendezvous.port,
+                                resume.rejected};
+  std::string from = resume.step >= 0 ? "from step " + std::to_string(resume.step) : "from the beginning";
+  for (const std::string& no : resume.rejected) from += "; " + no;
+  t.record(started, "generation " + std::to_string(s.generation.value) + " starts " + from);
+  live.progress.clear();
+  live.max_step = -1;
+  live.advanced_at = {};
+  return true;
+}
+
+bool leave_spawning(T& t) {
+  const JobState& s = t.state();
+  for (RankIndex r : s.start) {
+    if (s.slots[r.value].process == Process::spawning) return false;
+  }
+  t.record(ev::GenerationRunning{s.generation}, "all " + std::to_string(s.start.size()) + " ranks were started");
+  return true;
+}
+
+bool leave_stage(T& t, JobLive& live) {
+  const JobState& s = t.state();
+  switch (s.stage) {
+    case Stage::stopping: return leave_stopping(t, live);
+    case Stage::placing: return leave_placing(t);
+    case Stage::backing_off: return leave_backing_off(t, live);
+    case Stage::preparing: return leave_preparing(t, live);
+    case Stage::spawning: return leave_spawning(t);
+    case Stage::none:
+      if (!s.parked || s.desired == Desired::cancel || s.desired != Desired::run || s.holds_lease) return false;
+      plan_start(t, "resumed by " + s.desired_by);
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void advance(T& t, JobLive& live) {
+  while (!is_terminal(t.state().phase) && leave_stage(t, live)) {
+  }
+}
+
+std::optional<Time> stage_deadline(const JobState& s, const JobLive& live, Now now) {
+  if (s.stage == Stage::backing_off) return s.not_before;
+  if (s.stage == Stage::preparing) {
+    Time again = now.deadline(std::max(s.stage_since, live.asked_at), kPrepareAgainAfter);
+    return std::min(again, now.deadline(s.stage_since, kPrepareTimeout));
+  }
+  return std::nullopt;
+}
+
+std::vector<SpawnCommand> spawn_commands(const JobState& s, GroupIndex group) {
+  std::map<HostName, std::vector<RankIndex>> by_host;
+  for (const Slot& slot : s.slots) by_host[slot.host].push_back(slot.rank);
+  std::vector<std::pair<RankIndex, HostName>> hosts;  // in the order of their lowest rank
+  for (const auto& [host, ranks] : by_host) hosts.emplace_back(ranks.front(), host);
+  std::sort(hosts.begin(), hosts.end());
+  std::vector<SpawnCommand> commands;
+  for (RankIndex r : s.start) {
+    if (group_of(s, r) != group) continue;
+    const Slot& slot = s.slots[r.value];
+    const auto& local = by_host[slot.host];
+    SpawnCommand c;
+    c.key = {s.job, r, slot.incarnation};
+    c.generation = s.generation;
+    c.group = group;
+    c.world_size = s.spec.ranks;
+    c.local_rank = static_cast<uint32_t>(std::find(local.begin(), local.end(), r) - local.begin());
+    c.local_world_size = static_cast<uint32_t>(local.size());
+    for (size_t i = 0; i < hosts.size(); ++i) {
+      if (hosts[i].second == slot.host) c.group_rank = static_cast<uint32_t>(i);
+    }
+    c.group_world_size = static_cast<uint32_t>(hosts.size());
+    c.devices = slot.devices;
+    c.master_address = s.master_address;
+    c.master_port = s.master_port;
+    c.resume_step = s.resume_step;
+    c.resume_path = s.resume_path;
+    c.restart_count = s.recoveries;
+    commands.push_back(std::move(c));
+  }
+  return commands;
+}
+
+}  // namespace regrow::job

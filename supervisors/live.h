@@ -1,0 +1,46 @@
+// What supervisors know but do not journal: it is told again, or measured again, after a restart.
+// Held by one EntityHost beside the entity's state.
+#pragma once
+
+#include <map>
+#include <variant>
+#include <vector>
+
+#include "supervisors/inputs.h"
+
+namespace regrow {
+
+struct HostLive {
+  SessionId session;        // the agent's present connection; 0 = none
+  Time last_heard;
+  // What the agent has and this host's journal does not: said again should a rank claim it after all.
+  std::vector<RankReport> unclaimed;
+};
+
+struct RankProgress {
+  Incarnation incarnation;
+  ProgressReport report;
+  Time step_advanced_at;    // controller's clock
+  Time output_advanced_at;
+};
+
+struct RankLive {
+  SessionId heard_in;       // the connection over which the agent last reported this slot
+  Time asked_at;            // the present order was last given to the agent again
+};
+
+struct JobLive {
+  std::map<RankIndex, RankProgress> progress;
+  std::map<HostName, PrepareReport> prepared;  // of the present attempt
+  int64_t max_step = -1;                       // in this generation
+  double loss = 0;
+  Time advanced_at;                            // newest progress of any rank
+  Time sampled_at;
+  Time asked_at;                               // hosts were last asked to prepare again
+};
+
+struct NoLive {};
+
+using AnyLive = std::variant<NoLive, HostLive, JobLive, RankLive>;
+
+}  // namespace regrow

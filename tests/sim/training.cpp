@@ -1,0 +1,172 @@
+#include "tests/sim/training.h"
+
+#include <algorithm>
+
+namespace regrow::sim {
+
+void Training::when_alive(Process& p, Duration d, std::function<void(Process&)> run) {
+  loop_.after(d, [this, key = p.key(), run = std::move(run)] {
+    auto it = processes_.find(key);
+    if (it != processes_.end() && it->second->alive && !it->second->dying) run(*it->second);
+  });
+}
+
+void Training::started(Process& p) {
+  processes_[p.key()] = &p;
+  Team& team = teams_[{p.key().job, p.command.generation}];
+  team.ranks[p.key().rank.value] = &p;
+  const JobPlan& job = plan(p.key().job);
+  when_alive(p, random_.ms(20, std::max<int64_t>(21, job.start_up.us / 1000)), [this](Process& q) { become_ready(q); });
+}
+
+void Training::forget(Process& p) {
+  auto it = processes_.find(p.key());
+  if (it != processes_.end() && it->second == &p) processes_.erase(it);
+  auto team = teams_.find({p.key().job, p.command.generation});
+  if (team == teams_.end()) return;
+  auto rank = team->second.ranks.find(p.key().rank.value);
+  if (rank != team->second.ranks.end() && rank->second == &p) {
+    team->second.ranks.erase(rank);
+    team->second.broken = true;
+  }
+}
+
+void Training::become_ready(Process& p) {
+  JobId id = p.key().job;
+  const JobPlan& job = plan(id);
+  if (p.stopped) return when_alive(p, Duration::ms(500), [this](Process& q) { become_ready(q); });
+  if (p.key().rank.value == 0 && thefts_[id] < job.bind_thefts) {
+    ++thefts_[id];
+    p.report.bind_failed = true;
+    return end(p, 1, 0, "RuntimeError: The server socket has failed to bind: address already in use");
+  }
+  p.ready = true;
+  TeamId tid{id, p.command.generation};
+  Team& team = teams_[tid];
+  bool all = team.ranks.size() == p.command.world_size &&
+             std::all_of(team.ranks.begin(), team.ranks.end(), [](const auto& r) { return r.second->ready; });
+  if (!all || team.broken || team.stepping) return;
+  team.stepping = true;
+  team.step = std::max<int64_t>(p.command.resume_step, 0);
+  loop_.after(job.step_time, [this, tid] { step(tid); });
+}
+
+void Training::step(TeamId id) {
+  Team& team = teams_[id];
+  const JobPlan& job = plan(id.first);
+  if (team.broken) return;
+  bool waits = std::any_of(team.ranks.begin(), team.ranks.end(), [](const auto& r) { return r.second->stopped; });
+  if (waits) {
+    loop_.after(job.step_time, [this, id] { step(id); });
+    return;
+  }
+  ++team.step;
+  last_step_[id.first] = loop_.now();
+  for (auto& [rank, p] : team.ranks) {
+    p->step = team.step;
+    p->step_at = loop_.now();
+  }
+  if (team.step == job.bug_at_step) {
+    auto it = team.ranks.begin();
+    std::advance(it, team.ranks.size() / 2);
+    return end(*it->second, 1, 0, "ValueError: bad batch");
+  }
+  if (team.step % job.checkpoint_every == 0) save(id, team);
+  if (team.step >= job.steps) {
+    for (auto& [rank, p] : team.ranks) p->finished = true;
+    auto ranks = team.ranks;
+    for (auto& [rank, p] : ranks)
+      when_alive(*p, random_.ms(0, 400), [this](Process& q) { end(q, 0, 0, ""); });
+    return;
+  }
+  loop_.after(job.step_time, [this, id] { step(id); });
+}
+
+// Each rank writes its shard, then rank 0 the marker; whoever dies in between leaves it torn.
+void Training::save(TeamId id, const Team& team) {
+  const JobPlan& job = plan(id.first);
+  int64_t at = team.step;
+  uint32_t world = job.spec.ranks;
+  for (const auto& [rank, p] : team.ranks) {
+    if (random_.chance(job.torn / world)) continue;
+    when_alive(*p, random_.ms(0, 150), [this, at, id](Process& q) {
+      if (!q.stopped) checkpoints_[id.first][at].shards[q.key().rank.value].insert(q.host);
+    });
+  }
+  auto first = team.ranks.find(0);
+  if (first == team.ranks.end()) return;
+  when_alive(*first->second, Duration::ms(160), [this, at, id, world](Process& q) {
+    Checkpoint& c = checkpoints_[id.first][at];
+    if (c.shards.size() == world && !q.stopped) c.marker.insert(q.host);
+  });
+}
+
+void Training::ended(Process& p) {
+  TeamId id{p.key().job, p.command.generation};
+  auto it = teams_.find(id);
+  if (it == teams_.end() || p.finished) return;
+  it->second.broken = true;
+  const JobPlan& job = plan(id.first);
+  auto ranks = it->second.ranks;
+  for (auto& [rank, peer] : ranks) {
+    if (peer == &p || !peer->alive || peer->dying || peer->finished) continue;
+    if (!random_.chance(job.peer_error)) continue;  // stuck in a collective until somebody ends it
+    when_alive(*peer, random_.ms(0, 2500), [this](Process& q) {
+      if (!q.stopped) end(q, 1, 0, "RuntimeError: Connection closed by peer [10.0.0.7]:4711");
+    });
+  }
+}
+
+std::vector<CheckpointFound> Training::scan(JobId id, const HostName& host) const {
+  std::vector<CheckpointFound> found;
+  auto job = checkpoints_.find(id);
+  if (job == checkpoints_.end()) return found;
+  const JobPlan& plan = *plans_.at(id);
+  bool shared = plan.spec.checkpoint.storage == StorageKind::shared;
+  for (auto it = job->second.rbegin(); it != job->second.rend() && found.size() < 16; ++it) {
+    CheckpointFound f;
+    f.step = it->first;
+    f.path = plan.spec.checkpoint.directory + "/step_" + std::to_string(f.step);
+    for (const auto& [rank, where] : it->second.shards) {
+      if (shared || where.count(host) != 0) f.shards.push_back(rank);
+    }
+    if (f.shards.empty()) continue;
+    f.marker = shared ? !it->second.marker.empty() : it->second.marker.count(host) != 0;
+    f.complete = f.shards.size() == plan.spec.ranks && f.marker;
+    if (!f.complete)
+      f.problem = "shards " + std::to_string(f.shards.size()) + "/" + std::to_string(plan.spec.ranks) +
+                  (f.marker ? "" : ", marker missing");
+    found.push_back(std::move(f));
+  }
+  return found;
+}
+
+bool Training::complete(JobId id, int64_t step, const std::vector<HostName>& host_of_rank) const {
+  auto job = checkpoints_.find(id);
+  if (job == checkpoints_.end() || job->second.count(step) == 0) return false;
+  const Checkpoint& c = job->second.at(step);
+  const JobPlan& plan = *plans_.at(id);
+  if (plan.spec.checkpoint.storage == StorageKind::shared)
+    return c.shards.size() == plan.spec.ranks && !c.marker.empty();
+  for (uint32_t r = 0; r < plan.spec.ranks; ++r) {
+    auto shard = c.shards.find(r);
+    if (shard == c.shards.end() || shard->second.count(host_of_rank.at(r)) == 0) return false;
+  }
+  return !c.marker.empty();
+}
+
+int64_t Training::newest_complete(JobId id) const {
+  auto job = checkpoints_.find(id);
+  if (job == checkpoints_.end()) return -1;
+  for (auto it = job->second.rbegin(); it != job->second.rend(); ++it) {
+    if (it->second.shards.size() == plans_.at(id)->spec.ranks && !it->second.marker.empty()) return it->first;
+  }
+  return -1;
+}
+
+Time Training::last_step(JobId job) const {
+  auto it = last_step_.find(job);
+  return it == last_step_.end() ? Time{} : it->second;
+}
+
+}  // namespace regrow::sim
