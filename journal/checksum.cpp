@@ -26,9 +26,7 @@ uint64_t round(uint64_t lane, uint64_t word) {
   return std::rotl(lane + word * kPrime2, 31) * kPrime1;
 }
 
-uint64_t merge(uint64_t hash, uint64_t lane) {
-  return (hash ^ round(0, lane)) * kPrime1 + kPrime4;
-}
+uint64_t merge(uint64_t hash, uint64_t lane) { return (hash ^ round(0, lane)) * kPrime1 + kPrime4; }
 
 uint64_t avalanche(uint64_t hash) {
   hash = (hash ^ (hash >> 33)) * kPrime2;

@@ -1,7 +1,9 @@
-// XXH64, the 64-bit hash that chains the journal's records and compares states. Any thread; no state.
+// XXH64, the 64-bit hash that chains the journal's records and compares states. Any thread; no
+// state.
 //
-// Written from the published specification (xxHash, "XXH64 algorithm description"), so that a journal
-// can be checked with any other implementation of it. Not cryptographic: it finds damage, not forgery.
+// Written from the published specification (xxHash, "XXH64 algorithm description"), so that a
+// journal can be checked with any other implementation of it. Not cryptographic: it finds damage,
+// not forgery.
 //
 //   chain = xxh64(message, chain);   // record after record; the first seed is 0
 #pragma once

@@ -19,9 +19,7 @@ namespace {
 constexpr size_t kChainBytes = 8;
 constexpr size_t kScratchWords = 1024;  // most events fit one segment of 8 KiB
 
-JournalError damaged(std::string what) {
-  return {JournalFault::corrupt, std::move(what)};
-}
+JournalError damaged(std::string what) { return {JournalFault::corrupt, std::move(what)}; }
 
 // Collects the message behind the place for the chain.
 class StringStream final : public kj::OutputStream {
@@ -29,7 +27,8 @@ class StringStream final : public kj::OutputStream {
   explicit StringStream(std::string& out) : out_(out) {}
   void write(const void* data, size_t size) override {
     if (out_.size() + size > kMaxRecordBytes) {
-      throw std::length_error("an event of more than " + std::to_string(kMaxRecordBytes >> 20) + " MiB");
+      throw std::length_error("an event of more than " + std::to_string(kMaxRecordBytes >> 20) +
+                              " MiB");
     }
     out_.append(static_cast<const char*>(data), size);
   }
@@ -39,9 +38,7 @@ class StringStream final : public kj::OutputStream {
 };
 
 // With its length: a text may hold zero bytes, where the conversion from std::string would end it.
-capnp::Text::Reader whole(const std::string& text) {
-  return {text.c_str(), text.size()};
-}
+capnp::Text::Reader whole(const std::string& text) { return {text.c_str(), text.size()}; }
 
 void fill(const EventRecord& record, int64_t mono_us, wire::EventRecord::Builder to) {
   to.setSeq(record.seq);
@@ -55,9 +52,7 @@ void fill(const EventRecord& record, int64_t mono_us, wire::EventRecord::Builder
   encode(record.event, to.getEvent());
 }
 
-std::string text_of(capnp::Text::Reader text) {
-  return std::string(text.begin(), text.size());
-}
+std::string text_of(capnp::Text::Reader text) { return std::string(text.begin(), text.size()); }
 
 void read(wire::EventRecord::Reader from, StoredRecord& out) {
   EventRecord& record = out.record;
@@ -102,7 +97,8 @@ std::optional<uint64_t> stored_chain(std::string_view bytes) {
   return chain;
 }
 
-JournalResult<StoredRecord> decode_record(std::string_view bytes, std::optional<uint64_t> previous_chain) {
+JournalResult<StoredRecord> decode_record(std::string_view bytes,
+                                          std::optional<uint64_t> previous_chain) {
   auto chain = stored_chain(bytes);
   if (!chain) return damaged("a record of only " + std::to_string(bytes.size()) + " bytes");
   std::string_view message = bytes.substr(kChainBytes);
@@ -123,8 +119,8 @@ JournalResult<StoredRecord> decode_record(std::string_view bytes, std::optional<
     capnp::word* aligned = heap ? heap.get() : scratch;
     std::memcpy(static_cast<void*>(aligned), message.data(), message.size());
 
-    // Each word is read once. Damaged pointers that lead to the same words again and again, or to lists
-    // of millions of nothings, run into this limit before they cost memory.
+    // Each word is read once. Damaged pointers that lead to the same words again and again, or to
+    // lists of millions of nothings, run into this limit before they cost memory.
     capnp::ReaderOptions options;
     options.traversalLimitInWords = 4 * words + 64;
     capnp::FlatArrayMessageReader reader(kj::arrayPtr(aligned, words), options);

@@ -1,8 +1,8 @@
 // One EventRecord as bytes, with the checksum that chains it to the record before.
 //
 // Bytes: 8 bytes chain (little-endian), then the event as one unpacked Cap'n Proto message
-// (journal/schema/event.capnp). chain = xxh64(message, chain of the record before); the first record's
-// predecessor is 0. docs/journal.md has every byte.
+// (journal/schema/event.capnp). chain = xxh64(message, chain of the record before); the first
+// record's predecessor is 0. docs/journal.md has every byte.
 //
 //   RecordEncoder encoder;
 //   uint64_t chain = encoder.encode(record, mono_us, previous_chain, bytes);
@@ -39,7 +39,8 @@ class RecordEncoder {
   RecordEncoder& operator=(const RecordEncoder&) = delete;
 
   // Replaces `out`; returns the record's chain. Throws std::length_error above kMaxRecordBytes.
-  uint64_t encode(const EventRecord& record, int64_t mono_us, uint64_t previous_chain, std::string& out);
+  uint64_t encode(const EventRecord& record, int64_t mono_us, uint64_t previous_chain,
+                  std::string& out);
 
  private:
   struct Buffers;

@@ -5,8 +5,8 @@
 
 namespace regrow {
 
-JournalResult<std::vector<EventRecord>> newest_events(const Journal& journal, const EntityId& entity,
-                                                      size_t limit) {
+JournalResult<std::vector<EventRecord>> newest_events(const Journal& journal,
+                                                      const EntityId& entity, size_t limit) {
   std::vector<EventRecord> out;
   if (limit == 0) return out;
   auto read = journal.replay_entity(
@@ -32,8 +32,9 @@ JournalResult<JournalCheck> verify(const Journal& journal) {
   auto read = journal.replay(1, [&](const EventRecord& record) {
     Seen& entity = seen[record.entity];
     if (record.n != entity.n + 1) {
-      problem = "event " + std::to_string(record.seq) + " is number " + std::to_string(record.n) + " of " +
-                record.entity.path + ", but " + std::to_string(entity.n + 1) + " was to follow";
+      problem = "event " + std::to_string(record.seq) + " is number " + std::to_string(record.n) +
+                " of " + record.entity.path + ", but " + std::to_string(entity.n + 1) +
+                " was to follow";
       return false;
     }
     entity = {record.n, record.seq};
@@ -48,17 +49,18 @@ JournalResult<JournalCheck> verify(const Journal& journal) {
   for (const IndexedEntity& entry : *indexed) {
     auto found = seen.find(entry.entity);
     if (found == seen.end() || found->second.seq != entry.last_seq) {
-      return JournalError{JournalFault::corrupt, "the index of " + entry.entity.path + " ends with event " +
-                                                     std::to_string(entry.last_seq) +
-                                                     ", its events do not"};
+      return JournalError{JournalFault::corrupt,
+                          "the index of " + entry.entity.path + " ends with event " +
+                              std::to_string(entry.last_seq) + ", its events do not"};
     }
     auto snapshot = journal.get_snapshot(entry.entity);
     if (!snapshot) return snapshot.error();
     if (snapshot->has_value()) ++check.snapshots;
   }
   if (indexed->size() != seen.size()) {
-    return JournalError{JournalFault::corrupt, "the index knows " + std::to_string(indexed->size()) +
-                                                   " entities, the events " + std::to_string(seen.size())};
+    return JournalError{JournalFault::corrupt,
+                        "the index knows " + std::to_string(indexed->size()) +
+                            " entities, the events " + std::to_string(seen.size())};
   }
   check.entities = seen.size();
   return check;

@@ -1,15 +1,17 @@
 // The journal: every decision's event, in one order, durable before anything acts on it.
 //
 // Two implementations: RocksJournal (journal/rocks_journal.h) on disk, MemoryJournal
-// (journal/memory_journal.h) for the simulator. Owned by the journal actor; append, meta and snapshots
-// are called by that thread only, reads by any thread.
+// (journal/memory_journal.h) for the simulator. Owned by the journal actor; append, meta and
+// snapshots are called by that thread only, reads by any thread.
 //
 //   auto journal = RocksJournal::open({.directory = state_dir + "/journal"});
 //   if (!journal) die(journal.error().message);
-//   auto first = (*journal)->append(events);       // events[i].seq is set; on disk when this returns
+//   auto first = (*journal)->append(events);       // events[i].seq is set; on disk when this
+//   returns
 //   (*journal)->replay(1, [&](const EventRecord& e) { projection.apply(e); return true; });
 //
-// Invariants: J-1 (what append acknowledged is there after kill -9; what is there is a prefix), J-2.
+// Invariants: J-1 (what append acknowledged is there after kill -9; what is there is a prefix),
+// J-2.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +43,9 @@ struct StoredSnapshot {
 
 // Everything a checkpoint changes, written as one.
 struct SnapshotBatch {
-  uint64_t seq = 0;                    // all states are as of this event
-  std::string stamp;                   // what the code that folded them was; see snapshot.h
-  bool replace_all = false;            // forget every older snapshot first
+  uint64_t seq = 0;          // all states are as of this event
+  std::string stamp;         // what the code that folded them was; see snapshot.h
+  bool replace_all = false;  // forget every older snapshot first
   std::vector<StoredSnapshot> put;
   std::vector<EntityId> drop;
 };
@@ -58,15 +60,16 @@ class Journal {
  public:
   virtual ~Journal() = default;
 
-  // Gives the events contiguous sequence numbers (set in `events`) and makes them durable, all or none.
-  // Returns the first number; with no events the next number, and writes nothing. Any failure but
-  // `refused` is final: whether the events are on disk is then unknown, every later append answers the
-  // same, and the journal has to be closed, opened and replayed.
+  // Gives the events contiguous sequence numbers (set in `events`) and makes them durable, all or
+  // none. Returns the first number; with no events the next number, and writes nothing. Any failure
+  // but `refused` is final: whether the events are on disk is then unknown, every later append
+  // answers the same, and the journal has to be closed, opened and replayed.
   virtual JournalResult<uint64_t> append(std::vector<EventRecord>& events) = 0;
   JournalResult<uint64_t> append(std::vector<EventRecord>&& events) { return append(events); }
 
-  // Calls back with events `from`, `from` + 1, ... up to the newest one present when it starts, each
-  // checked for sequence and checksum. Returns the last number handed out, or from - 1 if there was none.
+  // Calls back with events `from`, `from` + 1, ... up to the newest one present when it starts,
+  // each checked for sequence and checksum. Returns the last number handed out, or from - 1 if
+  // there was none.
   virtual JournalResult<uint64_t> replay(uint64_t from, const EventCallback& each) const = 0;
 
   // The newest durable event; 0 = none yet.
@@ -94,8 +97,8 @@ class Journal {
 };
 
 // Up to `limit` of the newest events of an entity, oldest first.
-JournalResult<std::vector<EventRecord>> newest_events(const Journal& journal, const EntityId& entity,
-                                                      size_t limit);
+JournalResult<std::vector<EventRecord>> newest_events(const Journal& journal,
+                                                      const EntityId& entity, size_t limit);
 
 // What `verify` found. `events` were read and fit together.
 struct JournalCheck {

@@ -62,7 +62,9 @@ JournalError system_error(const std::string& path, const std::string& what, int 
     return {JournalFault::no_space, message + " Free some space; regrow goes on by itself then."};
   }
   if (code == EACCES || code == EPERM || code == EROFS) {
-    message += " The journal's directory must belong to the user who runs regrow, on a writable file system.";
+    message +=
+        " The journal's directory must belong to the user who runs regrow, on a writable file "
+        "system.";
   } else if (code == ENOENT || code == ENOTDIR) {
     message += " Make the directory above it first, or name another state directory.";
   }
@@ -78,8 +80,9 @@ JournalResult<int> read_format(const std::string& directory) {
     if (!fs::exists(directory, error) || looks_empty(directory)) return 0;
     if (code != ENOENT) return system_error(path, "cannot be read", code);
     return JournalError{JournalFault::corrupt,
-                        directory + ": holds files, but no FORMAT: this is not a journal of regrow. Name "
-                                    "another directory, or restore the missing file from a backup."};
+                        directory +
+                            ": holds files, but no FORMAT: this is not a journal of regrow. Name "
+                            "another directory, or restore the missing file from a backup."};
   }
   std::string text;
   std::getline(in, text);
@@ -87,10 +90,10 @@ JournalResult<int> read_format(const std::string& directory) {
   std::istringstream rest(text.substr(magic.size()));
   int format = 0;
   if (magic != kMagic || !(rest >> format) || format < 1) {
-    return JournalError{JournalFault::corrupt, path + ": says \"" + text.substr(0, 40) +
-                                                   "\" where \"" + kMagic + " " +
-                                                   std::to_string(kJournalFormat) + "\" was expected. " +
-                                                   "Restore the file from a backup."};
+    return JournalError{JournalFault::corrupt,
+                        path + ": says \"" + text.substr(0, 40) + "\" where \"" + kMagic + " " +
+                            std::to_string(kJournalFormat) + "\" was expected. " +
+                            "Restore the file from a backup."};
   }
   if (format > kJournalFormat) {
     return JournalError{JournalFault::newer_format,
@@ -115,7 +118,8 @@ JournalResult<Done> write_format(const std::string& directory, int format) {
       return system_error(temporary, "cannot be written", errno);
     }
   }
-  if (rename(temporary.c_str(), (directory + "/FORMAT").c_str()) != 0 || !sync_directory(directory)) {
+  if (rename(temporary.c_str(), (directory + "/FORMAT").c_str()) != 0 ||
+      !sync_directory(directory)) {
     return system_error(directory + "/FORMAT", "cannot be put in place", errno);
   }
   return Done{};
@@ -124,7 +128,8 @@ JournalResult<Done> write_format(const std::string& directory, int format) {
 bool make_ballast(const std::string& directory, uint64_t bytes) {
   std::string path = directory + "/ballast";
   struct stat present;
-  if (stat(path.c_str(), &present) == 0 && static_cast<uint64_t>(present.st_size) == bytes) return true;
+  if (stat(path.c_str(), &present) == 0 && static_cast<uint64_t>(present.st_size) == bytes)
+    return true;
 
   struct statvfs space;
   if (statvfs(directory.c_str(), &space) != 0) return false;

@@ -8,8 +8,8 @@
 
 namespace regrow {
 
-// Reads DIRECTORY/FORMAT. 0 = a new, empty directory. Newer formats, and directories that hold something
-// else, are errors; nothing is written.
+// Reads DIRECTORY/FORMAT. 0 = a new, empty directory. Newer formats, and directories that hold
+// something else, are errors; nothing is written.
 JournalResult<int> read_format(const std::string& directory);
 
 // Makes the directory (not its parents) and writes FORMAT durably.

@@ -49,8 +49,10 @@ JournalError held_by(const std::string& path) {
   if (!pid.empty()) {
     who = "process " + pid;
     // The lock may be held by a process that inherited it, after the one that took it has gone.
-    if (start_time_of(pid) == start_time) who += " (" + command_of(pid) + ")";
-    else who += " or one that it started";
+    if (start_time_of(pid) == start_time)
+      who += " (" + command_of(pid) + ")";
+    else
+      who += " or one that it started";
   }
   return {JournalFault::in_use, path + ": this journal is open in " + who +
                                     ". Stop that one first, or name another state directory."};
@@ -62,16 +64,18 @@ JournalResult<JournalLock> JournalLock::take(const std::string& path) {
   int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
     int code = errno;
-    return JournalError{code == ENOSPC ? JournalFault::no_space : JournalFault::io,
-                        path + ": cannot be opened for writing: " + std::strerror(code) +
-                            ". The journal's directory must exist and belong to the user who runs regrow."};
+    return JournalError{
+        code == ENOSPC ? JournalFault::no_space : JournalFault::io,
+        path + ": cannot be opened for writing: " + std::strerror(code) +
+            ". The journal's directory must exist and belong to the user who runs regrow."};
   }
   JournalLock lock(fd);
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     int code = errno;
     if (code == EWOULDBLOCK) return held_by(path);
-    return JournalError{JournalFault::io, path + ": cannot be locked: " + std::strerror(code) +
-                                              ". The journal needs a file system with working locks."};
+    return JournalError{JournalFault::io,
+                        path + ": cannot be locked: " + std::strerror(code) +
+                            ". The journal needs a file system with working locks."};
   }
   std::string self = std::to_string(getpid());
   std::string text = self + " " + start_time_of(self) + "\n";

@@ -36,7 +36,8 @@ JournalResult<std::optional<EventRecord>> MemoryJournal::get(uint64_t seq) const
 }
 
 JournalResult<Done> MemoryJournal::replay_entity(const EntityId& entity, uint64_t from, uint64_t to,
-                                                 const EventCallback& each, bool newest_first) const {
+                                                 const EventCallback& each,
+                                                 bool newest_first) const {
   auto found = by_entity_.find(entity);
   if (found == by_entity_.end()) return Done{};
   std::vector<uint64_t> numbers = found->second;
@@ -77,7 +78,8 @@ JournalResult<Done> MemoryJournal::write_snapshots(const SnapshotBatch& batch) {
   return Done{};
 }
 
-JournalResult<std::optional<std::string>> MemoryJournal::get_snapshot(const EntityId& entity) const {
+JournalResult<std::optional<std::string>> MemoryJournal::get_snapshot(
+    const EntityId& entity) const {
   auto found = snapshots_.find(entity);
   if (found == snapshots_.end()) return std::optional<std::string>();
   return std::optional<std::string>(found->second);

@@ -1,10 +1,12 @@
-// A journal in memory, for the seeded simulator and for tests: cut it after any event, make it fail.
+// A journal in memory, for the seeded simulator and for tests: cut it after any event, make it
+// fail.
 //
 //   MemoryJournal journal;
 //   journal.append(events);
-//   journal.cut_after(17);                                  // a crash that lost everything behind 17
-//   journal.fail_after(20, JournalFault::no_space);         // event 21 and later cannot be written
-//   journal.recover();                                      // closed, space freed, opened again
+//   journal.cut_after(17);                                  // a crash that lost everything behind
+//   17 journal.fail_after(20, JournalFault::no_space);         // event 21 and later cannot be
+//   written journal.recover();                                      // closed, space freed, opened
+//   again
 //
 // One thread.
 #pragma once
@@ -42,7 +44,9 @@ class MemoryJournal final : public Journal {
   // Ends a failure, as closing and opening again does.
   void recover();
   // Puts other bytes in the place of a snapshot, as damage would.
-  void damage_snapshot(const EntityId& entity, std::string bytes) { snapshots_[entity] = std::move(bytes); }
+  void damage_snapshot(const EntityId& entity, std::string bytes) {
+    snapshots_[entity] = std::move(bytes);
+  }
 
   const std::vector<EventRecord>& events() const { return events_; }
 

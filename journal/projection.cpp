@@ -11,7 +11,8 @@ namespace regrow {
 
 Projection::Projection()
     : Projection([](const EntityId& id) { return initial_state(id); },
-                 [](AnyState& state, const EventRecord& record) { regrow::apply(state, record); }) {}
+                 [](AnyState& state, const EventRecord& record) { regrow::apply(state, record); }) {
+}
 
 Projection::Projection(Initial initial, Fold fold)
     : initial_(std::move(initial)), fold_(std::move(fold)) {}
@@ -35,8 +36,9 @@ void Projection::fold_into(EntityView& entity, const EventRecord& record) {
   }
   if (!what.empty()) {
     entity.broken = true;
-    entity.quarantined = "event " + std::to_string(record.seq) + " (" + event_name(record.event) + ", number " +
-                         std::to_string(record.n) + " of " + entity.id.path + ") does not apply: " + what;
+    entity.quarantined = "event " + std::to_string(record.seq) + " (" + event_name(record.event) +
+                         ", number " + std::to_string(record.n) + " of " + entity.id.path +
+                         ") does not apply: " + what;
   } else if (auto* quarantine = std::get_if<ev::EntityQuarantined>(&record.event)) {
     entity.quarantined = quarantine->what;
   }

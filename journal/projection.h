@@ -1,16 +1,16 @@
 // What the journal says: the fold of all its events, entity by entity.
 //
-// The controller keeps one for its readers (CLI, shell, page); time travel and tests make their own.
-// Thread rule: apply and restore by one thread, everything else by any. Readers get copies, or hold
-// everybody up while their callback runs.
+// The controller keeps one for its readers (CLI, shell, page); time travel and tests make their
+// own. Thread rule: apply and restore by one thread, everything else by any. Readers get copies, or
+// hold everybody up while their callback runs.
 //
 //   Projection projection;
 //   load_projection(journal, projection, {});             // journal/snapshot.h
 //   projection.apply(record);                             // as each event becomes durable
 //   if (auto job = projection.find(EntityId::job({7}))) show(*job);
 //
-// A record that cannot be applied (a check fails, a number is skipped) quarantines its entity: later
-// records only count, the state stays as it is, and quarantined() lists it. The rest goes on.
+// A record that cannot be applied (a check fails, a number is skipped) quarantines its entity:
+// later records only count, the state stays as it is, and quarantined() lists it. The rest goes on.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct EntityView {
   uint64_t last_seq = 0;  // its newest event
   Time last_at;
   std::string quarantined;  // why; empty = in service
-  bool broken = false;      // quarantined because a record did not apply: `state` is not to be trusted
+  bool broken = false;  // quarantined because a record did not apply: `state` is not to be trusted
 
   friend bool operator==(const EntityView&, const EntityView&) = default;
 };
@@ -62,7 +62,8 @@ class Projection {
   uint64_t last_seq() const;  // newest event applied
   Time last_at() const;       // newest time of any event applied
 
-  // Equal for equal histories, on every platform; for J-2 and for comparing a live state with a replay.
+  // Equal for equal histories, on every platform; for J-2 and for comparing a live state with a
+  // replay.
   uint64_t state_hash() const;
 
  private:

@@ -20,7 +20,8 @@ namespace {
 using rocks::damage;
 using rocks::error_of;
 
-constexpr uint64_t kCheckedAtOpen = 1000;  // newest events whose chain is verified before anything else
+constexpr uint64_t kCheckedAtOpen =
+    1000;  // newest events whose chain is verified before anything else
 constexpr const char* kMarkSeq = ".snapshot_seq";
 constexpr const char* kMarkStamp = ".snapshot_stamp";
 
@@ -87,7 +88,8 @@ JournalResult<uint64_t> RocksJournal::Impl::chain_before(uint64_t seq) const {
 }
 
 // Hands out `from` to `to`, which must exist. `chain_at_end` is that of the last one read.
-JournalResult<uint64_t> RocksJournal::Impl::read(uint64_t from, uint64_t to, const EventCallback& each,
+JournalResult<uint64_t> RocksJournal::Impl::read(uint64_t from, uint64_t to,
+                                                 const EventCallback& each,
                                                  uint64_t& chain_at_end) const {
   auto before = chain_before(from);
   if (!before) return before.error();
@@ -106,7 +108,8 @@ JournalResult<uint64_t> RocksJournal::Impl::read(uint64_t from, uint64_t to, con
     auto stored = decode_record(rocks::view(at->value()), chain_at_end);
     if (!stored) return damage(directory, name + ": " + stored.error().message);
     if (stored->record.seq != seq) {
-      return damage(directory, name + " says that it is event " + std::to_string(stored->record.seq));
+      return damage(directory,
+                    name + " says that it is event " + std::to_string(stored->record.seq));
     }
     chain_at_end = stored->chain;
     if (!each(stored->record)) return seq;
@@ -133,13 +136,15 @@ JournalResult<Done> RocksJournal::Impl::look_at_ends() {
   last_seq = last;
   if (last > 0) {
     uint64_t from = last > kCheckedAtOpen ? last - kCheckedAtOpen + 1 : 1;
-    auto tail = read(from, last, [](const EventRecord&) { return true; }, chain);
+    auto tail = read(
+        from, last, [](const EventRecord&) { return true; }, chain);
     if (!tail) return tail.error();
   }
   auto mark = lookup(rocks::kMeta, kMarkSeq);
   if (!mark) return mark.error();
   if (*mark && rocks::seq_of(**mark) > last) {
-    return damage(directory, "there are snapshots up to event " + std::to_string(rocks::seq_of(**mark)) +
+    return damage(directory, "there are snapshots up to event " +
+                                 std::to_string(rocks::seq_of(**mark)) +
                                  ", but events only up to " + std::to_string(last));
   }
   return Done{};
@@ -148,15 +153,17 @@ JournalResult<Done> RocksJournal::Impl::look_at_ends() {
 RocksJournal::RocksJournal(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 RocksJournal::~RocksJournal() = default;
 
-JournalResult<std::unique_ptr<RocksJournal>> RocksJournal::open(const RocksJournalOptions& options) {
+JournalResult<std::unique_ptr<RocksJournal>> RocksJournal::open(
+    const RocksJournalOptions& options) {
   auto warn = [&](const std::string& text) {
     if (options.on_warning) options.on_warning(text);
   };
   auto format = read_format(options.directory);
   if (!format) return format.error();
   if (*format == 0 && options.read_only) {
-    return JournalError{JournalFault::io, options.directory + ": there is no journal here. Name the state "
-                                                              "directory of a controller that has run."};
+    return JournalError{JournalFault::io, options.directory +
+                                              ": there is no journal here. Name the state "
+                                              "directory of a controller that has run."};
   }
   auto impl = std::make_unique<Impl>();
   impl->directory = options.directory;
@@ -172,7 +179,8 @@ JournalResult<std::unique_ptr<RocksJournal>> RocksJournal::open(const RocksJourn
 
   auto store = rocks::open_store(options, rocks::Recovery::strict_middle);
   if (store.is_no_space() && !options.read_only) {
-    warn(options.directory + ": the file system is full; the reserved space is given up to open the journal");
+    warn(options.directory +
+         ": the file system is full; the reserved space is given up to open the journal");
     release_ballast(options.directory);
     store = rocks::open_store(options, rocks::Recovery::strict_middle);
   }
@@ -193,7 +201,8 @@ JournalResult<uint64_t> RocksJournal::append(std::vector<EventRecord>& events) {
   if (auto failure = impl_->current_failure()) return *failure;
   uint64_t first = impl_->last_seq + 1;
   if (events.empty()) return first;
-  if (!impl_->lock) return JournalError{JournalFault::refused, "this journal was opened for reading only"};
+  if (!impl_->lock)
+    return JournalError{JournalFault::refused, "this journal was opened for reading only"};
 
   rocksdb::WriteBatch batch;
   std::string bytes;
@@ -202,17 +211,20 @@ JournalResult<uint64_t> RocksJournal::append(std::vector<EventRecord>& events) {
   int64_t mono_us = monotonic_us();
   for (EventRecord& event : events) {
     if (!is_possible_path(event.entity.path)) {
-      return JournalError{JournalFault::refused, "an event of \"" + event.entity.path + "\" cannot be kept"};
+      return JournalError{JournalFault::refused,
+                          "an event of \"" + event.entity.path + "\" cannot be kept"};
     }
     event.seq = seq;
     try {
       chain = impl_->encoder.encode(event, mono_us, chain, bytes);
     } catch (const std::length_error& e) {
-      return JournalError{JournalFault::refused, event.entity.path + ": " + e.what() + " cannot be kept"};
+      return JournalError{JournalFault::refused,
+                          event.entity.path + ": " + e.what() + " cannot be kept"};
     }
     rocksdb::Status added = batch.Put(impl_->family(rocks::kEvents), rocks::event_key(seq), bytes);
     if (added.ok()) {
-      added = batch.Put(impl_->family(rocks::kByEntity), rocks::index_key(event.entity.path, seq), "");
+      added =
+          batch.Put(impl_->family(rocks::kByEntity), rocks::index_key(event.entity.path, seq), "");
     }
     if (!added.ok()) return impl_->fail(added, "collecting events");
     ++seq;
@@ -234,9 +246,7 @@ JournalResult<uint64_t> RocksJournal::replay(uint64_t from, const EventCallback&
   return impl_->read(from, last, each, chain);
 }
 
-uint64_t RocksJournal::last_seq() const {
-  return impl_->last_seq;
-}
+uint64_t RocksJournal::last_seq() const { return impl_->last_seq; }
 
 JournalResult<std::optional<EventRecord>> RocksJournal::get(uint64_t seq) const {
   std::optional<EventRecord> found;
@@ -252,21 +262,27 @@ JournalResult<std::optional<EventRecord>> RocksJournal::get(uint64_t seq) const 
 }
 
 JournalResult<Done> RocksJournal::replay_entity(const EntityId& entity, uint64_t from, uint64_t to,
-                                                const EventCallback& each, bool newest_first) const {
+                                                const EventCallback& each,
+                                                bool newest_first) const {
   std::unique_ptr<rocksdb::Iterator> at(
       impl_->db().NewIterator(rocksdb::ReadOptions(), impl_->family(rocks::kByEntity)));
-  if (newest_first) at->SeekForPrev(rocks::index_key(entity.path, to));
-  else at->Seek(rocks::index_key(entity.path, from));
+  if (newest_first)
+    at->SeekForPrev(rocks::index_key(entity.path, to));
+  else
+    at->Seek(rocks::index_key(entity.path, from));
   for (; at->Valid(); newest_first ? at->Prev() : at->Next()) {
     std::string_view path;
     uint64_t seq = 0;
-    if (!rocks::split_index_key(at->key(), path, seq) || path != entity.path || seq < from || seq > to) break;
+    if (!rocks::split_index_key(at->key(), path, seq) || path != entity.path || seq < from ||
+        seq > to)
+      break;
     auto record = get(seq);
     if (!record) return record.error();
     if (!*record) continue;  // appended after this reader looked
     if ((*record)->entity != entity) {
       return damage(impl_->directory, "event " + std::to_string(seq) + " belongs to " +
-                                          (*record)->entity.path + ", the index says " + entity.path);
+                                          (*record)->entity.path + ", the index says " +
+                                          entity.path);
     }
     if (!each(**record)) break;
   }
@@ -282,7 +298,8 @@ JournalResult<std::vector<IndexedEntity>> RocksJournal::entities(uint64_t up_to)
   while (at->Valid()) {
     std::string_view path;
     uint64_t seq = 0;
-    if (!rocks::split_index_key(at->key(), path, seq)) return damage(impl_->directory, "a bad index key");
+    if (!rocks::split_index_key(at->key(), path, seq))
+      return damage(impl_->directory, "a bad index key");
     std::string name(path);
     if (seq <= up_to) {
       at->SeekForPrev(rocks::index_key(name, up_to));
@@ -296,7 +313,8 @@ JournalResult<std::vector<IndexedEntity>> RocksJournal::entities(uint64_t up_to)
 
 JournalResult<Done> RocksJournal::put_meta(const std::string& key, const std::string& value) {
   if (auto failure = impl_->current_failure()) return *failure;
-  if (!impl_->lock) return JournalError{JournalFault::refused, "this journal was opened for reading only"};
+  if (!impl_->lock)
+    return JournalError{JournalFault::refused, "this journal was opened for reading only"};
   if (key.empty() || key[0] == '.') {
     return JournalError{JournalFault::refused, "\"" + key + "\" is not a key that may be set"};
   }
@@ -313,7 +331,8 @@ JournalResult<std::optional<std::string>> RocksJournal::get_meta(const std::stri
 
 JournalResult<Done> RocksJournal::write_snapshots(const SnapshotBatch& snapshots) {
   if (auto failure = impl_->current_failure()) return *failure;
-  if (!impl_->lock) return JournalError{JournalFault::refused, "this journal was opened for reading only"};
+  if (!impl_->lock)
+    return JournalError{JournalFault::refused, "this journal was opened for reading only"};
   auto* family = impl_->family(rocks::kSnapshots);
   rocksdb::WriteBatch batch;
   rocksdb::Status added;
@@ -346,9 +365,7 @@ JournalResult<std::optional<std::string>> RocksJournal::get_snapshot(const Entit
   return impl_->lookup(rocks::kSnapshots, entity.path);
 }
 
-std::optional<JournalError> RocksJournal::failure() const {
-  return impl_->current_failure();
-}
+std::optional<JournalError> RocksJournal::failure() const { return impl_->current_failure(); }
 
 JournalResult<uint64_t> salvage_journal(const std::string& from, const std::string& to) {
   auto format = read_format(from);
@@ -365,7 +382,8 @@ JournalResult<uint64_t> salvage_journal(const std::string& from, const std::stri
   auto target = RocksJournal::open({.directory = to});
   if (!target) return target.error();
   if ((*target)->last_seq() > 0) {
-    return JournalError{JournalFault::refused, to + ": holds events already. Name a new directory."};
+    return JournalError{JournalFault::refused,
+                        to + ": holds events already. Name a new directory."};
   }
   std::vector<EventRecord> batch;
   std::optional<JournalError> failed;

@@ -1,16 +1,17 @@
 // The journal on disk: one RocksDB and four small files in a directory of its own.
 //
-//   DIRECTORY/FORMAT    "regrow journal 1": read before anything else, so that a newer format is left alone
-//   DIRECTORY/lock      who has it open for writing
-//   DIRECTORY/ballast   space to be given up when the file system is full
-//   DIRECTORY/db/       RocksDB: events, by_entity, snapshots, meta (docs/journal.md)
+//   DIRECTORY/FORMAT    "regrow journal 1": read before anything else, so that a newer format is
+//   left alone DIRECTORY/lock      who has it open for writing DIRECTORY/ballast   space to be
+//   given up when the file system is full DIRECTORY/db/       RocksDB: events, by_entity,
+//   snapshots, meta (docs/journal.md)
 //
 //   auto opened = RocksJournal::open({.directory = "/var/lib/regrow/journal"});
 //   if (!opened) return fail(opened.error().message);
 //   std::unique_ptr<RocksJournal> journal = std::move(*opened);
 //
-// When append fails with no_space: destroy the journal, release_ballast(), wait until has_space(), open
-// again and replay. Thread rule as for Journal: one writing thread, any number of reading ones.
+// When append fails with no_space: destroy the journal, release_ballast(), wait until has_space(),
+// open again and replay. Thread rule as for Journal: one writing thread, any number of reading
+// ones.
 #pragma once
 
 #include <functional>
@@ -24,9 +25,9 @@ namespace regrow {
 inline constexpr int kJournalFormat = 1;
 
 struct RocksJournalOptions {
-  std::string directory;               // made if missing (its parent must exist)
-  bool read_only = false;              // takes no lock, changes nothing; a journal in use may be read
-  size_t memtable_bytes = 8u << 20;    // small: writes must come back quickly after a full disk
+  std::string directory;             // made if missing (its parent must exist)
+  bool read_only = false;            // takes no lock, changes nothing; a journal in use may be read
+  size_t memtable_bytes = 8u << 20;  // small: writes must come back quickly after a full disk
   uint64_t ballast_bytes = 32u << 20;  // at least 4 x memtable; 0 = none
   // Told, in a sentence, what opening found and put right, and RocksDB's own warnings. Any thread.
   std::function<void(const std::string&)> on_warning = {};
@@ -66,8 +67,8 @@ class RocksJournal final : public Journal {
   friend JournalResult<uint64_t> salvage_journal(const std::string& from, const std::string& to);
 };
 
-// Copies the events before the first damage into a new journal in the empty or missing directory `to`.
-// `from` is only read. Returns the number of events saved.
+// Copies the events before the first damage into a new journal in the empty or missing directory
+// `to`. `from` is only read. Returns the number of events saved.
 JournalResult<uint64_t> salvage_journal(const std::string& from, const std::string& to);
 
 }  // namespace regrow

@@ -14,7 +14,8 @@ namespace regrow::rocks {
 
 namespace {
 
-constexpr const char* kFamilyNames[kFamilies] = {"default", "events", "by_entity", "snapshots", "meta"};
+constexpr const char* kFamilyNames[kFamilies] = {"default", "events", "by_entity", "snapshots",
+                                                 "meta"};
 
 // Takes the place of RocksDB's LOG files: warnings go to the owner, the rest nowhere.
 class WarningLogger final : public rocksdb::Logger {
@@ -25,7 +26,8 @@ class WarningLogger final : public rocksdb::Logger {
   using rocksdb::Logger::Logv;
   void Logv(const char*, va_list) override {}
   void Logv(const rocksdb::InfoLogLevel level, const char* format, va_list arguments) override {
-    if (level < rocksdb::InfoLogLevel::WARN_LEVEL || level > rocksdb::InfoLogLevel::FATAL_LEVEL) return;
+    if (level < rocksdb::InfoLogLevel::WARN_LEVEL || level > rocksdb::InfoLogLevel::FATAL_LEVEL)
+      return;
     char text[1024];
     std::vsnprintf(text, sizeof(text), format, arguments);
     if (sink_) sink_(std::string("journal store: ") + text);
@@ -78,7 +80,8 @@ Store::~Store() {
   db->Close().PermitUncheckedError();
 }
 
-JournalResult<std::unique_ptr<Store>> open_store(const RocksJournalOptions& options, Recovery recovery) {
+JournalResult<std::unique_ptr<Store>> open_store(const RocksJournalOptions& options,
+                                                 Recovery recovery) {
   rocksdb::Options base = base_options(options, recovery);
   std::vector<rocksdb::ColumnFamilyDescriptor> families;
   for (const char* name : kFamilyNames) families.emplace_back(name, base);
@@ -96,11 +99,12 @@ JournalResult<std::unique_ptr<Store>> open_store(const RocksJournalOptions& opti
 }
 
 JournalError damage(const std::string& directory, const std::string& what) {
-  return {JournalFault::corrupt,
-          directory + ": the journal is damaged: " + what +
-              ". Nothing was changed. Keep a copy of the directory, then restore a backup, or keep the "
-              "events before the damage: regrow journal salvage " +
-              directory + " NEW_DIRECTORY"};
+  return {
+      JournalFault::corrupt,
+      directory + ": the journal is damaged: " + what +
+          ". Nothing was changed. Keep a copy of the directory, then restore a backup, or keep the "
+          "events before the damage: regrow journal salvage " +
+          directory + " NEW_DIRECTORY"};
 }
 
 JournalError error_of(const rocksdb::Status& status, const std::string& directory,

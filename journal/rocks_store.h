@@ -16,7 +16,10 @@ namespace regrow::rocks {
 // Order of the handles in Store.
 enum Family : size_t { kDefault, kEvents, kByEntity, kSnapshots, kMeta, kFamilies };
 
-enum class Recovery { strict_middle, point_in_time };  // what to do about a damaged middle: refuse, cut
+enum class Recovery {
+  strict_middle,
+  point_in_time
+};  // what to do about a damaged middle: refuse, cut
 
 // An open RocksDB; closes it when it goes.
 struct Store {
@@ -30,10 +33,13 @@ struct Store {
   rocksdb::ColumnFamilyHandle* family(Family f) const { return families[f]; }
 };
 
-JournalResult<std::unique_ptr<Store>> open_store(const RocksJournalOptions& options, Recovery recovery);
+JournalResult<std::unique_ptr<Store>> open_store(const RocksJournalOptions& options,
+                                                 Recovery recovery);
 
-// `doing` completes "while ...". What to do depends on the kind of failure and is part of the message.
-JournalError error_of(const rocksdb::Status& status, const std::string& directory, const std::string& doing);
+// `doing` completes "while ...". What to do depends on the kind of failure and is part of the
+// message.
+JournalError error_of(const rocksdb::Status& status, const std::string& directory,
+                      const std::string& doing);
 JournalError damage(const std::string& directory, const std::string& what);
 
 // events: 8 bytes, big-endian, so that byte order is number order.

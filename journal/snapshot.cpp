@@ -43,7 +43,8 @@ std::string encode_snapshot(const EntityView& entity) {
 
 JournalResult<EntityView> decode_snapshot(const EntityId& entity, std::string_view bytes) {
   if (bytes.size() <= kHeaderBytes) return unusable(entity, "is too short");
-  if (static_cast<uint8_t>(bytes[0]) != kSnapshotFormat) return unusable(entity, "has another format");
+  if (static_cast<uint8_t>(bytes[0]) != kSnapshotFormat)
+    return unusable(entity, "has another format");
   uint64_t checksum;
   std::memcpy(&checksum, bytes.data() + 1, sizeof(checksum));
   std::string_view body = bytes.substr(kHeaderBytes);
@@ -98,8 +99,10 @@ JournalResult<Done> Snapshotter::write_now() {
   if (!batch.replace_all && batch.seq == mark_.seq) return Done{};
   projection_.for_each([&](const EntityView& entity) {
     if (!batch.replace_all && entity.last_seq <= mark_.seq) return;
-    if (worth_keeping(entity)) batch.put.push_back({entity.id, encode_snapshot(entity)});
-    else batch.drop.push_back(entity.id);
+    if (worth_keeping(entity))
+      batch.put.push_back({entity.id, encode_snapshot(entity)});
+    else
+      batch.drop.push_back(entity.id);
   });
   auto written = journal_.write_snapshots(batch);
   if (written) mark_ = {batch.seq, batch.stamp};
@@ -113,10 +116,14 @@ JournalResult<LoadReport> load_projection(const Journal& journal, Projection& pr
   if (!mark) return mark.error();
   uint64_t base = 0;
   if (mark->seq > 0) {
-    if (!options.use_snapshots) report.snapshots_unused = "not wanted";
-    else if (mark->stamp != snapshot_stamp(options.program)) report.snapshots_unused = "of another version";
-    else if (mark->seq > options.up_to) report.snapshots_unused = "newer than the event asked for";
-    else base = mark->seq;
+    if (!options.use_snapshots)
+      report.snapshots_unused = "not wanted";
+    else if (mark->stamp != snapshot_stamp(options.program))
+      report.snapshots_unused = "of another version";
+    else if (mark->seq > options.up_to)
+      report.snapshots_unused = "newer than the event asked for";
+    else
+      base = mark->seq;
   }
 
   auto apply = [&](const EventRecord& record) {

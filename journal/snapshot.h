@@ -1,16 +1,17 @@
 // Snapshots: a state per entity, so that a start replays the tail and not the whole history.
 //
-// They are a cache of the journal and may be thrown away at any time. A snapshot is used only if it was
-// made by the same program version from the same state structs (its stamp), is intact, and is as new as
-// the entity's index says it must be; otherwise that one entity is folded from its own events.
+// They are a cache of the journal and may be thrown away at any time. A snapshot is used only if it
+// was made by the same program version from the same state structs (its stamp), is intact, and is
+// as new as the entity's index says it must be; otherwise that one entity is folded from its own
+// events.
 //
 //   auto loaded = load_projection(*journal, projection, {.program = REGROW_VERSION});
 //   Snapshotter snapshotter(*journal, projection, {.program = REGROW_VERSION});
 //   ...after each append was applied to the projection:   snapshotter.after_append();
 //   ...before closing:                                    snapshotter.write_now();
 //
-// Invariant J-2: snapshot + tail gives the same state_hash() as a full replay. Used by the journal's
-// writing thread.
+// Invariant J-2: snapshot + tail gives the same state_hash() as a full replay. Used by the
+// journal's writing thread.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ std::string encode_snapshot(const EntityView& entity);
 // An error for bytes that are damaged, of another entity, or do not fit the state structs.
 JournalResult<EntityView> decode_snapshot(const EntityId& entity, std::string_view bytes);
 
-// What decides whether a snapshot still means the same: the layout of the state structs, and the program
-// version for changes of `apply` that do not show in the structs.
+// What decides whether a snapshot still means the same: the layout of the state structs, and the
+// program version for changes of `apply` that do not show in the structs.
 std::string snapshot_stamp(const std::string& program);
 
 struct SnapshotOptions {
@@ -61,10 +62,10 @@ struct LoadOptions {
 };
 
 struct LoadReport {
-  uint64_t from_snapshots = 0;        // entities
-  std::vector<EntityId> rebuilt;      // had an unusable snapshot or none
-  uint64_t events = 0;                // replayed
-  std::string snapshots_unused;       // why none was used although there are some; empty otherwise
+  uint64_t from_snapshots = 0;    // entities
+  std::vector<EntityId> rebuilt;  // had an unusable snapshot or none
+  uint64_t events = 0;            // replayed
+  std::string snapshots_unused;   // why none was used although there are some; empty otherwise
 };
 
 // Fills an empty projection from the journal.

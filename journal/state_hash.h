@@ -1,7 +1,9 @@
-// A fingerprint of reflected values: equal contents, equal hash, on every platform and in every run.
+// A fingerprint of reflected values: equal contents, equal hash, on every platform and in every
+// run.
 //
 //   uint64_t fingerprint = hash_of(job_state);
-//   uint64_t layout = layout_hash<AnyState>();   // changes when a field is added, renamed or retyped
+//   uint64_t layout = layout_hash<AnyState>();   // changes when a field is added, renamed or
+//   retyped
 //
 // Fields count in the order in which they are listed. A string or vector counts with its length, a
 // variant with its index; all NaNs are the same NaN. Any thread; no state.

@@ -54,8 +54,10 @@ nlohmann::json entity_to_json(const EntityView& entity) {
       entity.quarantined.empty() ? nlohmann::json(nullptr) : nlohmann::json(entity.quarantined);
   out["state"] = std::visit(
       []<class S>(const S& state) {
-        if constexpr (std::is_same_v<S, std::monostate>) return nlohmann::json(nullptr);
-        else return to_json(state);
+        if constexpr (std::is_same_v<S, std::monostate>)
+          return nlohmann::json(nullptr);
+        else
+          return to_json(state);
       },
       entity.state);
   return out;

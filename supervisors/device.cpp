@@ -6,7 +6,11 @@ namespace {
 
 using T = Turn<DeviceState>;
 
-void on_seen(T& t, const in::DeviceSeen& m) {
+void on_seen(T& t, DeviceLive& live, const in::DeviceSeen& m) {
+  // An inventory is the first thing said on a connection: what came over it since is newer.
+  bool overtaken = m.inventory && m.session.value != 0 && m.session == live.heard_in;
+  if (overtaken) return t.ignore("the agent has said more on this connection since");
+  if (!m.inventory) live.heard_in = m.session;
   const DeviceReport& known = t.state().report;
   bool same = known.uid == m.report.uid && known.kind == m.report.kind &&
               known.memory_bytes == m.report.memory_bytes && known.pci_address == m.report.pci_address;
@@ -21,10 +25,12 @@ void on_seen(T& t, const in::DeviceSeen& m) {
 
 }  // namespace
 
-void decide(Turn<DeviceState>& t, NoLive&) {
+void decide(Turn<DeviceState>& t, DeviceLive& live) {
   std::visit(Overloaded{
-                 [&](const in::DeviceSeen& m) { on_seen(t, m); },
-                 [&](const in::DeviceMissing&) {
+                 [&](const in::DeviceSeen& m) { on_seen(t, live, m); },
+                 [&](const in::DeviceMissing& m) {
+                   if (m.session.value != 0 && m.session == live.heard_in)
+                     return t.ignore("the agent has listed it on this connection since");
                    if (t.state().health == DeviceHealth::unknown) return t.ignore("known");
                    t.record(ev::DeviceHealthChanged{DeviceHealth::unknown, "missing"},
                             "the agent does not list it any more");

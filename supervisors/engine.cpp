@@ -12,6 +12,7 @@ AnyLive live_for(const AnyState& state) {
   if (std::holds_alternative<HostState>(state)) return HostLive{};
   if (std::holds_alternative<JobState>(state)) return JobLive{};
   if (std::holds_alternative<RankState>(state)) return RankLive{};
+  if (std::holds_alternative<DeviceState>(state)) return DeviceLive{};
   return NoLive{};
 }
 
@@ -64,6 +65,7 @@ Decision EntityHost::dispatch(const Envelope& envelope, Now now) {
                  [&](HostState& s) { return run(s, live((HostLive*)nullptr), envelope, now); },
                  [&](JobState& s) { return run(s, live((JobLive*)nullptr), envelope, now); },
                  [&](RankState& s) { return run(s, live((RankLive*)nullptr), envelope, now); },
+                 [&](DeviceState& s) { return run(s, live((DeviceLive*)nullptr), envelope, now); },
                  [&](auto& s) { return run(s, live((NoLive*)nullptr), envelope, now); }},
       state_);
 }

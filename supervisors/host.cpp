@@ -89,10 +89,10 @@ void on_connected(T& t, HostLive& live, const in::AgentConnected& m) {
   std::set<std::string> present;
   for (const DeviceReport& device : m.hello.devices) {
     present.insert(device.name.value);
-    t.send(EntityId::device(s.name, device.name), in::DeviceSeen{device});
+    t.send(EntityId::device(s.name, device.name), in::DeviceSeen{device, live.session, true});
   }
   for (const DeviceName& known : t.state().devices) {
-    if (!present.count(known.value)) t.send(EntityId::device(s.name, known), in::DeviceMissing{});
+    if (!present.count(known.value)) t.send(EntityId::device(s.name, known), in::DeviceMissing{live.session});
   }
   for (const DeviceReport& device : m.hello.devices) {
     const auto& devices = t.state().devices;
@@ -101,6 +101,24 @@ void on_connected(T& t, HostLive& live, const in::AgentConnected& m) {
   }
   // Another machine's processes are not ours to judge: to it everything of the old one is gone.
   answer_inventory(t, live, m.hello.ranks, rebooted);
+}
+
+bool has_doomed(const HostState& s) {
+  return std::any_of(s.attached.begin(), s.attached.end(), [](const AttachedRank& a) { return a.doomed; });
+}
+
+// When the agent is told once more what to kill; nothing while there is nobody to tell.
+std::optional<Time> kill_again_at(const HostState& s, const HostLive& live, Now now) {
+  if (s.link != HostLink::up || live.session.value == 0 || !has_doomed(s)) return std::nullopt;
+  return now.deadline(live.asked_at, kAskAgainAfter);
+}
+
+// What is doomed is to be killed, the rest is to be kept.
+void answer_again(T& t, HostLive& live) {
+  fx::AnswerInventory answer{t.state().name, live.session, {}, {}};
+  for (const AttachedRank& a : t.state().attached) (a.doomed ? answer.kill : answer.keep).push_back(a.key);
+  live.asked_at = t.now().time;
+  t.effect(answer);
 }
 
 void on_heartbeat(T& t, HostLive& live, const in::AgentHeartbeat& m) {
@@ -114,13 +132,12 @@ void on_heartbeat(T& t, HostLive& live, const in::AgentHeartbeat& m) {
   live.last_heard = t.now().time;
   if (t.state().link == HostLink::up) return;
   t.record(ev::HostLinkChanged{HostLink::up, "", ""}, "heard again after " + seconds(silent));
-  fx::AnswerInventory answer{t.state().name, live.session, {}, {}};
-  for (const AttachedRank& a : t.state().attached) (a.doomed ? answer.kill : answer.keep).push_back(a.key);
-  t.effect(answer);
+  answer_again(t, live);
 }
 
 void on_tick(T& t, HostLive& live) {
   const HostState& s = t.state();
+  if (auto at = kill_again_at(s, live, t.now()); at && t.now().time >= *at) answer_again(t, live);
   Time now = t.now().time;
   Duration silent = now - std::max(live.last_heard, t.now().floor);
   std::string heard = "no heartbeat for " + seconds(silent);
@@ -167,8 +184,7 @@ void on_doom(T& t, HostLive& live, const in::DoomRank& m) {
   const AttachedRank* attached = find_attached(t.state(), m.key);
   if (attached == nullptr || attached->doomed) return t.ignore("not here, or already to be killed");
   t.record(ev::RankDoomed{m.key}, m.why);
-  if (live.session.value != 0 && t.state().link == HostLink::up)
-    t.effect(fx::AnswerInventory{t.state().name, live.session, {}, {m.key}});
+  if (live.session.value != 0 && t.state().link == HostLink::up) answer_again(t, live);
 }
 
 }  // namespace
@@ -198,7 +214,11 @@ void decide(Turn<HostState>& t, HostLive& live) {
 
 std::optional<Time> deadline(const HostState& s, const HostLive& live, Now now) {
   switch (s.link) {
-    case HostLink::up: return now.deadline(live.last_heard, kHostSuspectAfter);
+    case HostLink::up: {
+      Time suspect = now.deadline(live.last_heard, kHostSuspectAfter);
+      auto kill = kill_again_at(s, live, now);
+      return kill ? std::min(*kill, suspect) : suspect;
+    }
     case HostLink::suspect: return now.deadline(live.last_heard, kHostUnreachableAfter);
     case HostLink::unreachable: return now.deadline(live.last_heard, kHostLostAfter);
     default: return std::nullopt;

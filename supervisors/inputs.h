@@ -94,10 +94,13 @@ struct Progress {  // to a job; not journaled
 };
 struct DeviceSeen {  // to a device
   DeviceReport report;
-  REGROW_FIELDS(DeviceSeen, report)
+  SessionId session;       // of the connection it came over
+  bool inventory = false;  // it is what the agent knew when that connection began
+  REGROW_FIELDS(DeviceSeen, report, session, inventory)
 };
-struct DeviceMissing {  // to a device: not in the agent's list any more
-  REGROW_FIELDS(DeviceMissing)
+struct DeviceMissing {  // to a device: not in the agent's list when that connection began
+  SessionId session;
+  REGROW_FIELDS(DeviceMissing, session)
 };
 
 // --- between entities ----------------------------------------------------------------------------

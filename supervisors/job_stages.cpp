@@ -108,7 +108,8 @@ bool leave_stopping(T& t, JobLive& live) {
 bool leave_placing(T& t) {
   const JobState& s = t.state();
   for (RankIndex r : s.start) {
-    if (!s.slots[r.value].placed || s.slots[r.value].replace) return false;
+    const Slot& slot = s.slots[r.value];
+    if (!slot.placed || slot.replace || (slot.process == Process::lost && !slot.moved)) return false;
   }
   enter_back_off(t);
   return true;

@@ -13,6 +13,7 @@ namespace regrow {
 struct HostLive {
   SessionId session;        // the agent's present connection; 0 = none
   Time last_heard;
+  Time asked_at;            // the agent was last told what to kill
   // What the agent has and this host's journal does not: said again should a rank claim it after all.
   std::vector<RankReport> unclaimed;
 };
@@ -22,6 +23,10 @@ struct RankProgress {
   ProgressReport report;
   Time step_advanced_at;    // controller's clock
   Time output_advanced_at;
+};
+
+struct DeviceLive {
+  SessionId heard_in;       // the connection over which the agent last reported a change
 };
 
 struct RankLive {
@@ -41,6 +46,6 @@ struct JobLive {
 
 struct NoLive {};
 
-using AnyLive = std::variant<NoLive, HostLive, JobLive, RankLive>;
+using AnyLive = std::variant<NoLive, HostLive, JobLive, RankLive, DeviceLive>;
 
 }  // namespace regrow

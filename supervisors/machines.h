@@ -87,7 +87,7 @@ class Turn {
 
 void decide(Turn<ClusterState>& turn, NoLive& live);
 void decide(Turn<HostState>& turn, HostLive& live);
-void decide(Turn<DeviceState>& turn, NoLive& live);
+void decide(Turn<DeviceState>& turn, DeviceLive& live);
 void decide(Turn<JobState>& turn, JobLive& live);
 void decide(Turn<GroupState>& turn, NoLive& live);
 void decide(Turn<RankState>& turn, RankLive& live);

@@ -51,8 +51,9 @@ Result<HostLinkClientOptions> link_options(const AgentOptions& options) {
   link.address = *address;
   if (!options.certs_dir.empty()) link.tls = TlsFiles::in(options.certs_dir, options.name);
   if (address->is_tcp() && !link.tls) {
-    return Error{kExitUsage, "a controller on TCP needs certificates: make them with `regrow certs issue " +
-                                 options.name + "` and name their directory with --certs"};
+    return Error{kExitUsage,
+                 "a controller on TCP needs certificates: make them with `regrow certs issue " +
+                     options.name + "` and name their directory with --certs"};
   }
   return link;
 }
@@ -74,16 +75,16 @@ int run_agent(const AgentOptions& given) {
   }
   auto link = link_options(options);
   if (!link) return fail(link.error().message);
-  auto state = HostState::open(options.state_dir, options.boot_id_file);
+  auto state = HostIdentity::open(options.state_dir, options.boot_id_file);
   if (!state) return fail(state.error().message);
 
   KjLoop loop("agent", [](const std::string& error) { log_warning(error); });
   std::unique_ptr<AgentSession> session;
   std::string problem = loop.run_sync([&]() -> std::string {
     std::string text;
-    KJ_IF_MAYBE(error, kj::runCatchingExceptions([&] {
-                  session = std::make_unique<AgentSession>(loop, *state, options);
-                })) {
+    KJ_IF_MAYBE (error, kj::runCatchingExceptions([&] {
+                   session = std::make_unique<AgentSession>(loop, *state, options);
+                 })) {
       text = error->getDescription().cStr();
     }
     return text;
@@ -92,7 +93,8 @@ int run_agent(const AgentOptions& given) {
 
   auto client = std::make_unique<HostLinkClient>(loop, *session, *link);
   loop.run_sync([&] { session->start(*client); });
-  log_info("host " + options.name + " (uid " + state->uid() + ") runs, controller " + options.controller);
+  log_info("host " + options.name + " (uid " + state->uid() + ") runs, controller " +
+           options.controller);
 
   int signal_number = 0;
   sigwait(&end_signals, &signal_number);

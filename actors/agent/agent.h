@@ -1,4 +1,5 @@
-// The agent process: a host's side of the cluster. Runs ranks, watches devices, reports; decides nothing.
+// The agent process: a host's side of the cluster. Runs ranks, watches devices, reports; decides
+// nothing.
 //
 //   AgentOptions options;
 //   options.controller = "unix:/run/regrow/regrow.sock";
@@ -17,15 +18,15 @@
 namespace regrow {
 
 struct AgentOptions {
-  std::string controller;     // "unix:/path", "tcp:host:port"
-  std::string state_dir;      // identity, epoch, highest incarnations; survives a reboot
-  std::string run_dir;        // ranks and their logs; empty = STATE_DIR/run
-  std::string name;           // host name in the cluster; empty = the machine's
-  std::string address;        // where ranks on other hosts reach this one; empty = 127.0.0.1
-  std::string certs_dir;      // ca.pem, NAME.pem, NAME.key; for TCP
-  std::string shim;           // absolute path of regrow-shim
-  std::string sysroot;        // simulated devices: DIR/devices/NAME; empty = none
-  std::string boot_id_file;   // empty = the kernel's
+  std::string controller;    // "unix:/path", "tcp:host:port"
+  std::string state_dir;     // identity, epoch, highest incarnations; survives a reboot
+  std::string run_dir;       // ranks and their logs; empty = STATE_DIR/run
+  std::string name;          // host name in the cluster; empty = the machine's
+  std::string address;       // where ranks on other hosts reach this one; empty = 127.0.0.1
+  std::string certs_dir;     // ca.pem, NAME.pem, NAME.key; for TCP
+  std::string shim;          // absolute path of regrow-shim
+  std::string sysroot;       // simulated devices: DIR/devices/NAME; empty = none
+  std::string boot_id_file;  // empty = the kernel's
   std::string temporary_root = "/tmp";
   uint32_t first_port = 20000;
   uint32_t last_port = 29999;
@@ -34,8 +35,8 @@ struct AgentOptions {
   bool verbose = false;
 };
 
-// Runs until SIGTERM or SIGINT. Returns the exit code: 0 after a clean end, 2 for wrong options or a
-// state directory in use.
+// Runs until SIGTERM or SIGINT. Returns the exit code: 0 after a clean end, 2 for wrong options or
+// a state directory in use.
 int run_agent(const AgentOptions& options);
 
 }  // namespace regrow

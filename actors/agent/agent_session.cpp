@@ -1,5 +1,7 @@
 #include "actors/agent/agent_session.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <stdexcept>
 
@@ -12,7 +14,7 @@ namespace {
 constexpr auto kDevicePause = 200 * kj::MILLISECONDS;
 constexpr auto kProgressPause = 100 * kj::MILLISECONDS;  // at most ten times a second
 
-RankRunnerOptions runner_options(const AgentOptions& options, const HostState& state) {
+RankRunnerOptions runner_options(const AgentOptions& options, const HostIdentity& state) {
   RankRunnerOptions runner;
   runner.host = {options.name};
   runner.uid = state.uid();
@@ -29,8 +31,8 @@ RankRunnerOptions runner_options(const AgentOptions& options, const HostState& s
 
 std::string describe(const RankReport& rank) {
   std::string text = "rank/" + std::to_string(rank.key.job.value) + "/" +
-                     std::to_string(rank.key.rank.value) + " inc=" +
-                     std::to_string(rank.key.incarnation.value) + " " +
+                     std::to_string(rank.key.rank.value) +
+                     " inc=" + std::to_string(rank.key.incarnation.value) + " " +
                      std::string(to_string(rank.state));
   if (rank.state == ProcessState::running) text += " pid " + std::to_string(rank.pid);
   if (rank.state == ProcessState::exited) {
@@ -48,7 +50,7 @@ bool is_alive(const RankReport& rank) {
 
 }  // namespace
 
-AgentSession::AgentSession(KjLoop& loop, HostState& state, const AgentOptions& options)
+AgentSession::AgentSession(KjLoop& loop, HostIdentity& state, const AgentOptions& options)
     : loop_(loop),
       state_(state),
       options_(options),
@@ -59,7 +61,7 @@ AgentSession::AgentSession(KjLoop& loop, HostState& state, const AgentOptions& o
   for (const RankReport& rank : runner_.inventory()) log_info("taken over: " + describe(rank));
 }
 
-AgentSession::~AgentSession() = default;
+AgentSession::~AgentSession() noexcept = default;
 
 void AgentSession::start(HostLinkClient& link) {
   link_ = &link;
@@ -98,7 +100,7 @@ AgentHello AgentSession::make_hello() {
 void AgentSession::on_connected(SessionId session, const Epoch& epoch) {
   last_trouble_.clear();
   std::string refusal = state_.obey(epoch);
-  if (!refusal.empty()) log_error(refusal);
+  if (!refusal.empty()) return log_error(refusal);  // its first command will end the connection
   log_info("connected to " + options_.controller + ", session " + std::to_string(session.value) +
            ", epoch " + std::to_string(epoch.number));
 }
@@ -143,6 +145,11 @@ void AgentSession::obey(const Spawn& spawn) {
   report_rank(runner_.spawn(spawn.command, spawn.spec));
 }
 
+void AgentSession::obey(const SignalRank& command) {
+  RankReport now = runner_.query(command.key);
+  if (now.state == ProcessState::running && now.pid != 0) kill(static_cast<pid_t>(now.pid), command.signal);
+}
+
 void AgentSession::obey(const StopCommand& command) {
   RankReport now = runner_.stop(command);
   if (!is_alive(now)) report_rank(now);  // else its end will be reported
@@ -171,13 +178,16 @@ void AgentSession::obey(const Acknowledge& command) {
   for (const IncarnationKey& key : command.keys) runner_.acknowledge(key);
 }
 
-kj::Promise<LogChunk> AgentSession::read_log(const LogQuery& query) { return runner_.read_log(query); }
+kj::Promise<LogChunk> AgentSession::read_log(const LogQuery& query) {
+  return runner_.read_log(query);
+}
 
 // Reports what changed. A device that vanished is one that is not healthy.
 void AgentSession::look_at_devices() {
   if (options_.sysroot.empty()) return;
   std::map<DeviceName, DeviceReport> seen;
-  for (DeviceReport& device : read_device_tree(options_.sysroot)) seen[device.name] = std::move(device);
+  for (DeviceReport& device : read_device_tree(options_.sysroot))
+    seen[device.name] = std::move(device);
   for (const auto& [name, device] : devices_) {
     if (seen.contains(name)) continue;
     DeviceReport missing = device;
@@ -210,7 +220,8 @@ kj::Promise<void> AgentSession::watch_devices() {
 kj::Promise<void> AgentSession::watch_progress() {
   return loop_.timer().afterDelay(kProgressPause).then([this] {
     auto moved = runner_.moved();
-    if (!moved.empty() && link_ != nullptr && link_->connected()) link_->send_progress(std::move(moved));
+    if (!moved.empty() && link_ != nullptr && link_->connected())
+      link_->send_progress(std::move(moved));
     return watch_progress();
   });
 }

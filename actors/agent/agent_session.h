@@ -19,8 +19,8 @@ namespace regrow {
 class AgentSession : public HostLinkAgent, private kj::TaskSet::ErrorHandler {
  public:
   // `loop` and `state` outlive it.
-  AgentSession(KjLoop& loop, HostState& state, const AgentOptions& options);
-  ~AgentSession() override;
+  AgentSession(KjLoop& loop, HostIdentity& state, const AgentOptions& options);
+  ~AgentSession() noexcept override;
 
   // `link` outlives it, or is taken away with stop().
   void start(HostLinkClient& link);
@@ -49,6 +49,7 @@ class AgentSession : public HostLinkAgent, private kj::TaskSet::ErrorHandler {
   void obey(const StopCommand& command);
   void obey(const PrepareCommand& command);
   void obey(const SetDeviceFault& command);
+  void obey(const SignalRank& command);
   void obey(const Acknowledge& command);
   void obey(const auto&) {}  // one that only a newer controller knows
   void look_at_devices();
@@ -59,7 +60,7 @@ class AgentSession : public HostLinkAgent, private kj::TaskSet::ErrorHandler {
   void say_once(const std::string& text);
 
   KjLoop& loop_;
-  HostState& state_;
+  HostIdentity& state_;
   AgentOptions options_;
   HostLinkClient* link_ = nullptr;
   std::map<DeviceName, DeviceReport> devices_;

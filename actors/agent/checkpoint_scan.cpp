@@ -71,13 +71,14 @@ void check_shards(const CheckpointRule& rule, uint32_t world_size, CheckpointFou
   // All of ours are there, but there are more: the state is spread over another number of ranks.
   uint32_t made_by = highest_rank_seen(directory, rule.shards);
   if (made_by > world_size) {
-    add_problem(found, "made by " + std::to_string(made_by) + " ranks, not " +
-                           std::to_string(world_size));
+    add_problem(found,
+                "made by " + std::to_string(made_by) + " ranks, not " + std::to_string(world_size));
   }
 }
 
 // One line of a manifest: "SIZE NAME".
-void check_manifest_line(const std::string& line, const fs::path& directory, CheckpointFound& found) {
+void check_manifest_line(const std::string& line, const fs::path& directory,
+                         CheckpointFound& found) {
   std::istringstream words(line);
   int64_t size = -1;
   std::string name;
@@ -86,12 +87,13 @@ void check_manifest_line(const std::string& line, const fs::path& directory, Che
   fs::path relative = name;
   bool inside = !name.empty() && relative.is_relative() &&
                 std::find(relative.begin(), relative.end(), "..") == relative.end();
-  if (size < 0 || !inside) return add_problem(found, "manifest line '" + line + "' is not SIZE NAME");
+  if (size < 0 || !inside)
+    return add_problem(found, "manifest line '" + line + "' is not SIZE NAME");
   int64_t actual = file_size_of(directory / relative);
   if (actual < 0) return add_problem(found, name + " missing");
   if (actual != size) {
-    add_problem(found, name + " has " + std::to_string(actual) + " of " + std::to_string(size) +
-                           " bytes");
+    add_problem(found,
+                name + " has " + std::to_string(actual) + " of " + std::to_string(size) + " bytes");
   }
 }
 
@@ -176,7 +178,8 @@ std::vector<CheckpointFound> scan_checkpoints(const CheckpointRule& rule, uint32
   // Down to the newest complete one: what is older matters only if others on other hosts disagree.
   size_t checked = 0;
   bool have_complete = false;
-  for (; checked < all.size() && (checked < kMostCheckpointsReported || !have_complete); ++checked) {
+  for (; checked < all.size() && (checked < kMostCheckpointsReported || !have_complete);
+       ++checked) {
     check(rule, world_size, all[checked]);
     have_complete = have_complete || all[checked].complete;
   }

@@ -26,8 +26,8 @@ pid_t spawn_child(const ChildSpec& spec) {
   for (int fd = 0; fd <= 2; ++fd) {
     posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
   }
-  // All of ours are above 2 and the targets ascend, so no source is overwritten before its turn as long
-  // as it is not itself a later target; those few cases are callers' to avoid.
+  // All of ours are above 2 and the targets ascend, so no source is overwritten before its turn as
+  // long as it is not itself a later target; those few cases are callers' to avoid.
   for (auto [ours, theirs] : spec.descriptors) {
     posix_spawn_file_actions_adddup2(&actions, ours, theirs);
     highest = std::max(highest, theirs);

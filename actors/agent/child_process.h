@@ -10,9 +10,10 @@
 namespace regrow {
 
 struct ChildSpec {
-  std::vector<std::string> arguments;           // [0] is an absolute path
-  std::vector<std::string> environment;         // "NAME=value"; nothing of ours is added
-  std::vector<std::pair<int, int>> descriptors; // (ours, the child's); 0, 1, 2 are /dev/null if not here
+  std::vector<std::string> arguments;    // [0] is an absolute path
+  std::vector<std::string> environment;  // "NAME=value"; nothing of ours is added
+  std::vector<std::pair<int, int>>
+      descriptors;  // (ours, the child's); 0, 1, 2 are /dev/null if not here
 };
 
 // The child has a session of its own, an empty signal mask, default dispositions and no other

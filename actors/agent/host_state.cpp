@@ -36,8 +36,9 @@ std::string describe(const Epoch& epoch) {
 
 }  // namespace
 
-Result<HostState> HostState::open(const std::string& directory, const std::string& boot_id_file) {
-  HostState state;
+Result<HostIdentity> HostIdentity::open(const std::string& directory,
+                                        const std::string& boot_id_file) {
+  HostIdentity state;
   state.directory_ = directory;
   std::string problem = make_directories(directory);
   if (!problem.empty()) return Error{kExitUsage, problem};
@@ -51,7 +52,8 @@ Result<HostState> HostState::open(const std::string& directory, const std::strin
                                  "; give each host one of its own (--state-dir)"};
   }
   std::string pid = std::to_string(getpid()) + "\n";
-  if (ftruncate(state.lock_.get(), 0) != 0 || write(state.lock_.get(), pid.data(), pid.size()) < 0) {
+  if (ftruncate(state.lock_.get(), 0) != 0 ||
+      write(state.lock_.get(), pid.data(), pid.size()) < 0) {
     return Error{kExitUsage, "cannot write " + lock + ": " + strerror(errno)};
   }
 
@@ -70,15 +72,16 @@ Result<HostState> HostState::open(const std::string& directory, const std::strin
   return state;
 }
 
-std::string HostState::obey(const Epoch& epoch) {
+std::string HostIdentity::obey(const Epoch& epoch) {
   if (epoch == epoch_) return "";
   if (epoch.number <= epoch_.number) {
     return "controller epoch " + describe(epoch) + " is refused: this host obeys epoch " +
-           describe(epoch_) + (epoch.number == epoch_.number ? ", which came first" : "") + " (F-1)";
+           describe(epoch_) + (epoch.number == epoch_.number ? ", which came first" : "") +
+           " (F-1)";
   }
-  std::string problem =
-      replace_file(directory_ + "/epoch",
-                   std::to_string(epoch.number) + " " + std::to_string(epoch.start_id) + "\n", 0644, true);
+  std::string problem = replace_file(
+      directory_ + "/epoch",
+      std::to_string(epoch.number) + " " + std::to_string(epoch.start_id) + "\n", 0644, true);
   if (!problem.empty()) return problem;
   epoch_ = epoch;
   return "";

@@ -1,6 +1,7 @@
 // What makes a host the same host after its agent has been away: identity, obeyed epoch, boot id.
 //
-// Files in the state directory: agent.lock (held for life: one agent per directory), host-uid, epoch
+// Files in the state directory: agent.lock (held for life: one agent per directory), host-uid,
+// epoch
 // ("NUMBER START_ID"). Owned by the agent; its loop's thread.
 #pragma once
 
@@ -12,12 +13,12 @@
 
 namespace regrow {
 
-class HostState {
+class HostIdentity {
  public:
   // Makes what is missing. An error if another agent holds the directory or it cannot be used.
-  static Result<HostState> open(const std::string& directory, const std::string& boot_id_file);
+  static Result<HostIdentity> open(const std::string& directory, const std::string& boot_id_file);
 
-  const std::string& uid() const { return uid_; }        // random, made once: the host's identity
+  const std::string& uid() const { return uid_; }  // random, made once: the host's identity
   const std::string& boot_id() const { return boot_id_; }
   const Epoch& seen_epoch() const { return epoch_; }
 

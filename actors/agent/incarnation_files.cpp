@@ -127,7 +127,9 @@ std::string_view StartSettings::variable(std::string_view name) const {
 
 std::string encode_start_file(const StartSettings& start) {
   std::string bytes(shim::kStartMagic, sizeof shim::kStartMagic);
-  auto add = [&bytes](std::string_view key, std::string_view value) { add_record(bytes, key, value); };
+  auto add = [&bytes](std::string_view key, std::string_view value) {
+    add_record(bytes, key, value);
+  };
   for (const std::string& argument : start.arguments) add("arg", argument);
   for (const EnvVar& variable : start.environment) add("env", variable.name + "=" + variable.value);
   add("cwd", start.working_directory);

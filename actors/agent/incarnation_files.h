@@ -1,4 +1,5 @@
-// The files of one incarnation's directory, as shim_protocol.h lays them out: written and read here.
+// The files of one incarnation's directory, as shim_protocol.h lays them out: written and read
+// here.
 //
 // Pure but for the files. Used by the rank runner on its loop; any thread.
 #pragma once
@@ -65,12 +66,12 @@ struct ExitRecord {
 std::optional<ExitRecord> decode_exit_file(std::string_view bytes);
 std::string encode_exit_file(const RankReport& report);
 
-// Puts what the exit file says, and what follows from the last words, into `report`. Keeps its key and
-// last_step.
+// Puts what the exit file says, and what follows from the last words, into `report`. Keeps its key
+// and last_step.
 void apply_exit(const ExitRecord& exit, RankReport& report);
 
-// The line that names the failure: the last "SomeError: ..." of stderr, else its last line that is not
-// empty, else that of stdout.
+// The line that names the failure: the last "SomeError: ..." of stderr, else its last line that is
+// not empty, else that of stdout.
 std::string find_error_line(std::string_view stderr_words, std::string_view stdout_words);
 // Do the words say that an address was already in use?
 bool says_address_in_use(std::string_view words);

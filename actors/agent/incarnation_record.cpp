@@ -29,7 +29,8 @@ IncarnationRecord::IncarnationRecord(std::string path) : path_(std::move(path)) 
     known = std::max(known, incarnation);
   }
   std::string all;
-  for (const auto& [slot, incarnation] : highest_) all += line_of(slot.first, slot.second, incarnation);
+  for (const auto& [slot, incarnation] : highest_)
+    all += line_of(slot.first, slot.second, incarnation);
   replace_file(path_, all, 0600);
   file_ = Fd(open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
 }

@@ -1,7 +1,8 @@
 // The highest incarnation this host was ever asked about, per slot (F-1). Survives the agent.
 //
-// An append-only text file "JOB RANK INCARNATION\n", rewritten at load. Not synced: after a crash of the
-// machine its boot id has changed, which voids every incarnation anyway. Owned by the rank runner.
+// An append-only text file "JOB RANK INCARNATION\n", rewritten at load. Not synced: after a crash
+// of the machine its boot id has changed, which voids every incarnation anyway. Owned by the rank
+// runner.
 #pragma once
 
 #include <map>

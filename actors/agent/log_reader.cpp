@@ -77,8 +77,8 @@ std::string LogReader::read(const LogExtent& extent, uint64_t position, size_t m
     uint64_t offset = 0;
     Fd fd(open(file_of(position, offset).c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd) break;
-    size_t want = std::min<uint64_t>({most - bytes.size(), limit - position,
-                                      layout_.segment_bytes - offset});
+    size_t want =
+        std::min<uint64_t>({most - bytes.size(), limit - position, layout_.segment_bytes - offset});
     size_t have = bytes.size();
     bytes.resize(have + want);
     ssize_t n = pread(fd.get(), bytes.data() + have, want, static_cast<off_t>(offset));
@@ -94,7 +94,8 @@ uint64_t LogReader::position_of_tail(const LogExtent& extent, uint32_t lines) co
   uint64_t floor = extent.gap() > 0 ? extent.tail_begin : 0;
   if (extent.end - floor > kMostTailBytes) floor = extent.end - kMostTailBytes;
   uint64_t position = extent.end;
-  bool last_byte = true;  // a newline at the very end closes the last line, it does not begin another
+  bool last_byte =
+      true;  // a newline at the very end closes the last line, it does not begin another
   while (position > floor) {
     uint64_t begin = position - std::min(kBlock, position - floor);
     std::string block = read(extent, begin, position - begin);

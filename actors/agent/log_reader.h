@@ -1,7 +1,7 @@
 // Reads a rank's stored output: any part of it, without ever loading a file whole.
 //
-// Positions are those of shim::LogLayout: a missing range between head and tail is the gap. Cheap to make;
-// holds no descriptor between calls. Blocking reads of local files; any thread.
+// Positions are those of shim::LogLayout: a missing range between head and tail is the gap. Cheap
+// to make; holds no descriptor between calls. Blocking reads of local files; any thread.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,14 @@ class LogReader {
   LogReader(std::string directory, std::string stream, shim::LogLayout layout);
 
   LogExtent extent() const;
-  // Up to `most` bytes from `position`, which must not be in the gap; stops at the gap and at the end.
+  // Up to `most` bytes from `position`, which must not be in the gap; stops at the gap and at the
+  // end.
   std::string read(const LogExtent& extent, uint64_t position, size_t most) const;
   // Where the last `lines` lines begin; not before the gap, nor more than 8 MiB before the end.
   uint64_t position_of_tail(const LogExtent& extent, uint32_t lines) const;
 
-  // One answer to `regrow logs`. Jumps over the gap and says so in `note`; at_end = nothing more now.
+  // One answer to `regrow logs`. Jumps over the gap and says so in `note`; at_end = nothing more
+  // now.
   LogChunk chunk(const LogQuery& query) const;
 
  private:

@@ -76,7 +76,8 @@ std::string check_modules(const std::string& interpreter, const std::vector<std:
            "; name an existing one in the recipe";
   }
   std::string output;
-  bool answered = read_output(reader.get(), Clock::now() + std::chrono::microseconds(limit.us), output);
+  bool answered =
+      read_output(reader.get(), Clock::now() + std::chrono::microseconds(limit.us), output);
   kill(-pid, SIGKILL);
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -94,8 +95,8 @@ std::string check_modules(const std::string& interpreter, const std::vector<std:
     return "interpreter " + interpreter + " cannot import module " + module + ": " +
            line.substr(space + 1) + "; install it for this interpreter or name another one";
   }
-  return "interpreter " + interpreter + " cannot look for modules: " +
-         (line.empty() ? "it printed nothing" : line);
+  return "interpreter " + interpreter +
+         " cannot look for modules: " + (line.empty() ? "it printed nothing" : line);
 }
 
 }  // namespace regrow

@@ -1,9 +1,9 @@
 // Rendezvous ports for the jobs on this host, from a range, one job each.
 //
-// Check-then-use cannot be made safe, so a port is leased: nobody else on the machine gets it from a
-// regrow agent for as long as the lease lasts (an abstract socket named after the port is held
-// meanwhile, so several agents on one machine agree), and a bind that fails all the same is answered
-// with another port. Owned by the rank runner; its loop's thread.
+// Check-then-use cannot be made safe, so a port is leased: nobody else on the machine gets it from
+// a regrow agent for as long as the lease lasts (an abstract socket named after the port is held
+// meanwhile, so several agents on one machine agree), and a bind that fails all the same is
+// answered with another port. Owned by the rank runner; its loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,9 @@ class PortLeases {
   // Inclusive range. `host` spreads the hosts of one machine over it.
   PortLeases(std::string host, uint32_t first, uint32_t last);
 
-  // The job's port for this attempt; the same answer for the same question. A new generation or attempt
-  // gets another port and gives the old one back. 0, with the reason in `error`, if none is free.
+  // The job's port for this attempt; the same answer for the same question. A new generation or
+  // attempt gets another port and gives the old one back. 0, with the reason in `error`, if none is
+  // free.
   uint32_t lease(JobId job, Generation generation, uint32_t attempt,
                  const std::vector<uint32_t>& avoid, std::string& error);
   // The job uses this port already: an agent that takes over running ranks says so.

@@ -74,8 +74,8 @@ void ProgressFollower::scan(Stream& stream, std::string bytes, int64_t written_u
 
 void ProgressFollower::scan_line(std::string_view line, int64_t written_us) {
   if (line.empty() || line.size() > kLongestLine) return;
-  std::vector<re2::StringPiece> groups(
-      static_cast<size_t>(pattern_->NumberOfCapturingGroups()) + 1);
+  std::vector<re2::StringPiece> groups(static_cast<size_t>(pattern_->NumberOfCapturingGroups()) +
+                                       1);
   re2::StringPiece text(line.data(), line.size());
   if (!pattern_->Match(text, 0, text.size(), re2::RE2::UNANCHORED, groups.data(),
                        static_cast<int>(groups.size()))) {
@@ -86,7 +86,8 @@ void ProgressFollower::scan_line(std::string_view line, int64_t written_us) {
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
   if (error != std::errc() || end != digits.data() + digits.size() || step < 0) return;
   if (step_ >= 0 && step > step_ && written_us > step_us_) {
-    double seconds = static_cast<double>(written_us - step_us_) / 1e6 / static_cast<double>(step - step_);
+    double seconds =
+        static_cast<double>(written_us - step_us_) / 1e6 / static_cast<double>(step - step_);
     step_seconds_ = step_seconds_ == 0 ? seconds : 0.8 * step_seconds_ + 0.2 * seconds;
   }
   // Lines of one read share one time; the first of them is when the step was seen to move.

@@ -1,7 +1,8 @@
-// Watches a rank's output grow and reads its step lines. Owned by the rank runner; its loop's thread.
+// Watches a rank's output grow and reads its step lines. Owned by the rank runner; its loop's
+// thread.
 //
-// Looks only at what is new since the last call, and of that only at the newest 256 KiB per stream: a
-// rank that floods its log costs no more than any other.
+// Looks only at what is new since the last call, and of that only at the newest 256 KiB per stream:
+// a rank that floods its log costs no more than any other.
 #pragma once
 
 #include <limits>
@@ -18,9 +19,10 @@ namespace regrow {
 
 class ProgressFollower {
  public:
-  // `pattern` is RE2 with groups named step and, perhaps, loss; empty or broken = no step lines, then
-  // only the output itself counts as progress.
-  ProgressFollower(const std::string& directory, shim::LogLayout layout, const std::string& pattern);
+  // `pattern` is RE2 with groups named step and, perhaps, loss; empty or broken = no step lines,
+  // then only the output itself counts as progress.
+  ProgressFollower(const std::string& directory, shim::LogLayout layout,
+                   const std::string& pattern);
   ~ProgressFollower();
 
   // True if there was new output.

@@ -34,8 +34,8 @@ struct Pinning {
   bool by_uid;  // accepts the vendor's unique id, which survives a renumbering of the indices
 };
 constexpr Pinning kPinnings[] = {
-    {"gpu", "CUDA_VISIBLE_DEVICES", true},       {"amd", "ROCR_VISIBLE_DEVICES", true},
-    {"tpu", "TPU_VISIBLE_CHIPS", false},         {"neuron", "NEURON_RT_VISIBLE_CORES", false},
+    {"gpu", "CUDA_VISIBLE_DEVICES", true},      {"amd", "ROCR_VISIBLE_DEVICES", true},
+    {"tpu", "TPU_VISIBLE_CHIPS", false},        {"neuron", "NEURON_RT_VISIBLE_CORES", false},
     {"gaudi", "HABANA_VISIBLE_MODULES", false},
 };
 
@@ -68,9 +68,8 @@ void pin_devices(Environment& environment, const SpawnCommand& command, const Ra
       list += (list.empty() ? "" : ",") + pinned_as(*device, pinning.by_uid);
     }
     // A rank without a device of a kind that the host has must not reach for somebody else's.
-    bool host_has = std::any_of(host.devices.begin(), host.devices.end(), [&](const auto& device) {
-      return device.kind == pinning.kind;
-    });
+    bool host_has = std::any_of(host.devices.begin(), host.devices.end(),
+                                [&](const auto& device) { return device.kind == pinning.kind; });
     if (!host_has) continue;
     environment.set(pinning.variable, list);
     if (std::string_view(pinning.kind) == "gpu") environment.set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");

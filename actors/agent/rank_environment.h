@@ -1,12 +1,13 @@
 // The environment of a rank, built from nothing: recipe, defaults and our own variables. Pure.
 //
-// Nothing of the agent's own environment gets in. `source` of each variable says where it came from:
-// "regrow" (identity: always wins), "recipe" and its kin (as in the job's spec), "default" (only where
-// the recipe says nothing).
+// Nothing of the agent's own environment gets in. `source` of each variable says where it came
+// from: "regrow" (identity: always wins), "recipe" and its kin (as in the job's spec), "default"
+// (only where the recipe says nothing).
 //
 //   auto environment = build_rank_environment(command, spec, host);
 //
-// The names and meanings are torchrun's, so that scripts and frameworks written for it work unchanged.
+// The names and meanings are torchrun's, so that scripts and frameworks written for it work
+// unchanged.
 #pragma once
 
 #include <string>
@@ -18,16 +19,16 @@ namespace regrow {
 
 // What the agent adds of its own knowledge.
 struct RankHost {
-  std::string scope;                // first part of the marker: the agent's unique id
+  std::string scope;  // first part of the marker: the agent's unique id
   HostName host;
   std::vector<DeviceReport> devices;  // all of the host's
-  std::string home;                 // of the rank's user
+  std::string home;                   // of the rank's user
   std::string user;
   std::string temporary_directory;  // this incarnation's own
 };
 
-// "SCOPE/JOB/RANK/INC": the value of REGROW_INCARNATION. Whatever a rank starts inherits it, so that
-// leftovers can be told from strangers.
+// "SCOPE/JOB/RANK/INC": the value of REGROW_INCARNATION. Whatever a rank starts inherits it, so
+// that leftovers can be told from strangers.
 std::string incarnation_marker(const std::string& scope, const IncarnationKey& key);
 
 // Sorted by name, each name once.

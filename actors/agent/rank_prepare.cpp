@@ -1,4 +1,5 @@
-// RankRunner: is this host ready for a generation? Slow file systems and interpreters answer on threads.
+// RankRunner: is this host ready for a generation? Slow file systems and interpreters answer on
+// threads.
 #include <thread>
 
 #include "actors/agent/checkpoint_scan.h"
@@ -21,7 +22,8 @@ std::vector<EnvVar> check_environment(const PrepareCommand& command, const std::
 std::string cache_key(const PrepareCommand& command) {
   std::string key = command.interpreter;
   for (const std::string& module : command.modules) key += "\n" + module;
-  for (const EnvVar& variable : command.environment) key += "\n" + variable.name + "=" + variable.value;
+  for (const EnvVar& variable : command.environment)
+    key += "\n" + variable.name + "=" + variable.value;
   return key;
 }
 
@@ -34,8 +36,8 @@ kj::Promise<PrepareReport> RankRunner::prepare(PrepareCommand command) {
   report.attempt = command.attempt;
   report.address = options_.address;
   if (command.want_port) {
-    report.port = ports_.lease(command.job, command.generation, command.attempt, command.avoid_ports,
-                               report.error);
+    report.port = ports_.lease(command.job, command.generation, command.attempt,
+                               command.avoid_ports, report.error);
     if (!report.error.empty()) return report;
   }
   std::string modules_key = cache_key(command);
@@ -48,7 +50,8 @@ kj::Promise<PrepareReport> RankRunner::prepare(PrepareCommand command) {
   }
 
   auto answer = kj::newPromiseAndCrossThreadFulfiller<PrepareReport>();
-  // Shared only because a thread's callable must be movable without exceptions, which kj::Own is not.
+  // Shared only because a thread's callable must be movable without exceptions, which kj::Own is
+  // not.
   using Fulfiller = kj::Own<kj::CrossThreadPromiseFulfiller<PrepareReport>>;
   auto fulfiller = std::make_shared<Fulfiller>(kj::mv(answer.fulfiller));
   std::thread([fulfiller, command, report,

@@ -73,9 +73,12 @@ RankReport RankRunner::stop(const StopCommand& command) {
   Entry* entry = find(command.key);
   if (entry == nullptr) {
     RankReport report = query(command.key);
-    // Whoever stops what never came must not see it come later (F-1).
+    // Whoever stops what never came must not see it come later (F-1): that is its end.
     if (report.state == ProcessState::unknown) {
       record_.raise(command.key.job, command.key.rank, command.key.incarnation);
+      report.state = ProcessState::never_started;
+      report.ended_by_us = true;
+      report.message = "stopped before it was started here";
     }
     return report;
   }
@@ -151,8 +154,8 @@ Incarnation RankRunner::newest_on_disk(JobId job, RankIndex rank) const {
   Incarnation newest;
   std::string job_name = std::to_string(job.value);
   std::error_code error;
-  for (fs::directory_iterator at(ranks_directory_ + "/" + job_name, error), end; !error && at != end;
-       at.increment(error)) {
+  for (fs::directory_iterator at(ranks_directory_ + "/" + job_name, error), end;
+       !error && at != end; at.increment(error)) {
     auto key = parse_incarnation_path(job_name, at->path().filename().string());
     if (key && key->rank == rank) newest = std::max(newest, key->incarnation);
   }
@@ -172,8 +175,8 @@ void RankRunner::forget_old(JobId job, RankIndex rank) {
   std::vector<Incarnation> acknowledged;
   std::string job_name = std::to_string(job.value);
   std::error_code error;
-  for (fs::directory_iterator at(ranks_directory_ + "/" + job_name, error), end; !error && at != end;
-       at.increment(error)) {
+  for (fs::directory_iterator at(ranks_directory_ + "/" + job_name, error), end;
+       !error && at != end; at.increment(error)) {
     auto key = parse_incarnation_path(job_name, at->path().filename().string());
     if (key && key->rank == rank && file_exists(at->path().string() + kAcknowledged)) {
       acknowledged.push_back(key->incarnation);

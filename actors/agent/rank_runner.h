@@ -1,12 +1,12 @@
 // Starts, stops, adopts and reports the ranks of one host, through one regrow-shim each.
 //
-// Owned by the agent; everything on the event loop's thread, nothing blocks it for long. Its death touches
-// no rank: the next one, given the same directories, finds them all again, ended ones with their status.
-// Invariants: R-2 (the incarnation's directory is made before anything starts and never again), F-1
-// (incarnations below the highest seen are refused), F-2.
+// Owned by the agent; everything on the event loop's thread, nothing blocks it for long. Its death
+// touches no rank: the next one, given the same directories, finds them all again, ended ones with
+// their status. Invariants: R-2 (the incarnation's directory is made before anything starts and
+// never again), F-1 (incarnations below the highest seen are refused), F-2.
 //
-//   RankRunner runner(io.unixEventPort, timer, options, [&](const RankReport& r) { link.report(r); });
-//   link.report(runner.spawn(command, spec));    // the answer; later changes come to the callback
+//   RankRunner runner(io.unixEventPort, timer, options, [&](const RankReport& r) { send(r); });
+//   send(runner.spawn(command, spec));    // the answer; later changes come to the callback
 //
 // What an incarnation goes through here:
 //   settling   a directory without an exit file: is there a shim? (exit file? connect? lock?)
@@ -37,17 +37,17 @@ namespace regrow {
 
 struct RankRunnerOptions {
   HostName host;
-  std::string uid;               // the agent's: scope of the markers of its ranks
-  std::string boot_id;           // a change voids what was there
+  std::string uid;      // the agent's: scope of the markers of its ranks
+  std::string boot_id;  // a change voids what was there
   std::string address = "127.0.0.1";
-  std::string run_directory;     // ranks/ lies here; may go with a reboot
-  std::string state_directory;   // highest incarnations; stays
-  std::string shim;              // path of regrow-shim
+  std::string run_directory;            // ranks/ lies here; may go with a reboot
+  std::string state_directory;          // highest incarnations; stays
+  std::string shim;                     // path of regrow-shim
   std::string temporary_root = "/tmp";  // short: sockets in TMPDIR must fit into 108 bytes
   uint32_t first_port = 20000;
   uint32_t last_port = 29999;
-  uint32_t keep_incarnations = 3;       // acknowledged ones per slot, with their logs
-  uint32_t keep_total = 2000;           // and on the whole host
+  uint32_t keep_incarnations = 3;  // acknowledged ones per slot, with their logs
+  uint32_t keep_total = 2000;      // and on the whole host
   Duration prepare_limit = Duration::seconds(40);
   Duration module_check_limit = Duration::seconds(30);
   Duration cleaning_limit = Duration::seconds(30);
@@ -59,7 +59,8 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
   using OnReport = std::function<void(const RankReport&)>;
 
   // Adopts what is there; inventory() is complete at once.
-  RankRunner(kj::UnixEventPort& port, kj::Timer& timer, RankRunnerOptions options, OnReport on_report);
+  RankRunner(kj::UnixEventPort& port, kj::Timer& timer, RankRunnerOptions options,
+             OnReport on_report);
   ~RankRunner();
 
   // For the environment and pinning of ranks started from now on.
@@ -97,9 +98,9 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
     std::unique_ptr<ProgressFollower> follower;
     std::string pending_stop;  // said when connected
     bool stop_sent = false;
-    bool voided = false;       // by a reboot
-    Fd lock;                   // ours while cleaning
-    pid_t shim_pid = 0;        // our child, if we started it
+    bool voided = false;  // by a reboot
+    Fd lock;              // ours while cleaning
+    pid_t shim_pid = 0;   // our child, if we started it
     int64_t cleaning_since_us = 0;
   };
   struct User {
@@ -156,9 +157,10 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
   std::map<IncarnationKey, std::unique_ptr<Entry>> entries_;  // not yet acknowledged
   std::map<uint32_t, User> users_;
   std::set<pid_t> unreaped_;
-  std::set<std::string> modules_found_;         // interpreter and modules that passed the check
-  std::shared_ptr<int> running_checks_ = std::make_shared<int>(0);  // threads that may hang; loop only
-  kj::TaskSet tasks_;  // last: cancelled before anything that its tasks use
+  std::set<std::string> modules_found_;  // interpreter and modules that passed the check
+  std::shared_ptr<int> running_checks_ =
+      std::make_shared<int>(0);  // threads that may hang; loop only
+  kj::TaskSet tasks_;            // last: cancelled before anything that its tasks use
 };
 
 }  // namespace regrow

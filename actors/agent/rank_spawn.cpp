@@ -55,8 +55,10 @@ RankReport RankRunner::spawn(const SpawnCommand& command, const JobSpec& spec) {
   refused.key = key;
   Incarnation highest = record_.highest(key.job, key.rank);
   if (key.incarnation <= highest) {
-    refused.message = "refused " + describe(key) + ": incarnation " + std::to_string(highest.value) +
-                      " of that rank was here already (F-1)";
+    // A final answer: it will never run here, and whoever asked must not wait for it.
+    refused.state = ProcessState::never_started;
+    refused.message = "refused " + describe(key) + ": incarnation " +
+                      std::to_string(highest.value) + " of that rank was here already (F-1)";
     return refused;
   }
   // The gate: whoever makes the directory may start the rank, once.
@@ -79,7 +81,8 @@ RankReport RankRunner::spawn(const SpawnCommand& command, const JobSpec& spec) {
 }
 
 // Everything that does not need a process yet: user, directories, environment, start file.
-std::string RankRunner::prepare_start(const SpawnCommand& command, const JobSpec& spec, Entry& entry) {
+std::string RankRunner::prepare_start(const SpawnCommand& command, const JobSpec& spec,
+                                      Entry& entry) {
   StartSettings& start = entry.start;
   if (!spec.interpreter.empty()) start.arguments.push_back(spec.interpreter);
   start.arguments.insert(start.arguments.end(), spec.command.begin(), spec.command.end());
@@ -123,7 +126,8 @@ std::string RankRunner::make_temporary_directory(const IncarnationKey& key, Star
                      std::to_string(key.rank.value) + "." + std::to_string(key.incarnation.value) +
                      "-XXXXXX";
   if (mkdtemp(path.data()) == nullptr) {
-    return "cannot make a temporary directory in " + options_.temporary_root + ": " + strerror(errno);
+    return "cannot make a temporary directory in " + options_.temporary_root + ": " +
+           strerror(errno);
   }
   start.temporary_directory = path;
   if (start.change_user && chown(path.c_str(), start.uid, start.gid) != 0) {
@@ -153,7 +157,8 @@ RankReport RankRunner::never_started(Entry& entry, const std::string& why) {
   entry.report.message = why;
   entry.report.group_gone_us = wall_clock_us();
   entry.stage = Stage::final;
-  replace_file(directory_of(entry.report.key) + "/exit", encode_exit_file(entry.report), 0644, true);
+  replace_file(directory_of(entry.report.key) + "/exit", encode_exit_file(entry.report), 0644,
+               true);
   remove_temporary(entry);
   return entry.report;
 }

@@ -53,8 +53,8 @@ void RankRunner::adopt_all(bool rebooted) {
        job.increment(error)) {
     std::error_code inner;
     for (fs::directory_iterator at(job->path(), inner); !inner && at != end; at.increment(inner)) {
-      auto key = parse_incarnation_path(job->path().filename().string(),
-                                        at->path().filename().string());
+      auto key =
+          parse_incarnation_path(job->path().filename().string(), at->path().filename().string());
       if (!key) continue;
       record_.raise(key->job, key->rank, key->incarnation);
       if (file_exists(at->path().string() + "/acknowledged")) continue;
@@ -94,8 +94,8 @@ RankRunner::Entry& RankRunner::load(const IncarnationKey& key) {
   return entry;
 }
 
-// Without a connection: is there an end, a shim, or neither? The order leaves no gap: a shim writes the
-// exit file before it lets go of the lock.
+// Without a connection: is there an end, a shim, or neither? The order leaves no gap: a shim writes
+// the exit file before it lets go of the lock.
 void RankRunner::settle(Entry& entry) {
   if (finish_from_file(entry) || connect(entry)) return;
   Fd lock = try_lock(directory_of(entry.report.key));
@@ -187,8 +187,10 @@ void RankRunner::on_packet(Entry& entry, std::string_view packet) {
 
 void RankRunner::send(Entry& entry, const std::string& packet) {
   // A failure means that the shim is gone; the end of the connection says so as well.
-  if (::send(entry.connection->fd.get(), packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-    KJ_LOG(WARNING, "cannot reach the shim of", incarnation_path(entry.report.key), strerror(errno));
+  if (::send(entry.connection->fd.get(), packet.data(), packet.size(),
+             MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+    KJ_LOG(WARNING, "cannot reach the shim of", incarnation_path(entry.report.key),
+           strerror(errno));
   }
 }
 
@@ -221,12 +223,13 @@ void RankRunner::clean(const IncarnationKey& key) {
   if (entry == nullptr || entry->stage != Stage::cleaning) return;
   const RankReport& report = entry->report;
   // After a reboot the numbers of the old boot mean nothing; the marker still does.
-  LeftoverScan scan = kill_leftovers(incarnation_marker(options_.uid, key),
-                                     entry->voided ? 0 : report.pid,
-                                     entry->voided ? 0 : report.start_time);
+  LeftoverScan scan =
+      kill_leftovers(incarnation_marker(options_.uid, key), entry->voided ? 0 : report.pid,
+                     entry->voided ? 0 : report.start_time);
   if (scan.found == 0) return finish_cleaned(*entry, "");
   if (wall_clock_us() - entry->cleaning_since_us > options_.cleaning_limit.us) {
-    return finish_cleaned(*entry, std::to_string(scan.found) + " of its processes could not be ended");
+    return finish_cleaned(*entry,
+                          std::to_string(scan.found) + " of its processes could not be ended");
   }
   tasks_.add(timer_.afterDelay(10 * kj::MILLISECONDS).then([this, key] { clean(key); }));
 }
@@ -246,7 +249,8 @@ void RankRunner::finish_cleaned(Entry& entry, const std::string& trouble) {
   std::string directory = directory_of(report.key);
   LogReader errors(directory, "stderr", entry.start.log_layout());
   LogExtent extent = errors.extent();
-  uint64_t from = extent.end - std::min<uint64_t>(extent.end - extent.tail_begin, shim::kLastWordsBytes);
+  uint64_t from =
+      extent.end - std::min<uint64_t>(extent.end - extent.tail_begin, shim::kLastWordsBytes);
   if (extent.gap() == 0) from = extent.end - std::min<uint64_t>(extent.end, shim::kLastWordsBytes);
   report.last_words = valid_utf8(errors.read(extent, from, shim::kLastWordsBytes));
   replace_file(directory + "/exit", encode_exit_file(report), 0644, true);
@@ -261,7 +265,8 @@ void RankRunner::finish_cleaned(Entry& entry, const std::string& trouble) {
 void RankRunner::changed(Entry& entry) {
   const RankReport& report = entry.report;
   if (entry.stage == Stage::final && report.key.rank.value == 0) {
-    auto port = static_cast<uint32_t>(atoll(std::string(entry.start.variable("MASTER_PORT")).c_str()));
+    auto port =
+        static_cast<uint32_t>(atoll(std::string(entry.start.variable("MASTER_PORT")).c_str()));
     ports_.release(report.key.job, port);
   }
   if (constructed_ && on_report_) on_report_(report);

@@ -27,7 +27,8 @@ TemporaryDirectory::~TemporaryDirectory() {
 
 std::string shim_path() {
   std::vector<std::string> places;
-  if (const char* bin = getenv("REGROW_BIN_DIR")) places.push_back(std::string(bin) + "/regrow-shim");
+  if (const char* bin = getenv("REGROW_BIN_DIR"))
+    places.push_back(std::string(bin) + "/regrow-shim");
   fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   places.push_back(here / "regrow-shim");
   places.push_back(here.parent_path() / "bin" / "regrow-shim");
@@ -82,7 +83,8 @@ World::~World() {
   }
   wait_until([this] {
     for (const RankReport& report : runner->inventory()) {
-      if (report.state == ProcessState::running || report.state == ProcessState::starting) return false;
+      if (report.state == ProcessState::running || report.state == ProcessState::starting)
+        return false;
     }
     return true;
   });

@@ -54,8 +54,10 @@ class World {
   SpawnCommand command(uint32_t rank, uint32_t incarnation = 1, uint64_t job = 7) const;
   RankReport spawn(const SpawnCommand& command) { return runner->spawn(command, spec); }
   // /bin/sh -c `script` as rank `rank`.
-  IncarnationKey spawn_shell(const std::string& script, uint32_t rank = 0, uint32_t incarnation = 1);
-  IncarnationKey spawn_python(const std::string& script, uint32_t rank = 0, uint32_t incarnation = 1);
+  IncarnationKey spawn_shell(const std::string& script, uint32_t rank = 0,
+                             uint32_t incarnation = 1);
+  IncarnationKey spawn_python(const std::string& script, uint32_t rank = 0,
+                              uint32_t incarnation = 1);
   void stop(const IncarnationKey& key, double grace_seconds, bool force = false);
   std::string directory_of(const IncarnationKey& key) const;
   std::string log(const IncarnationKey& key, const std::string& stream = "stdout") const;

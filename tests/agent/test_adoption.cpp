@@ -97,13 +97,14 @@ TEST_CASE("F-1: an incarnation below the highest seen is refused, also by the ne
   world.wait_final(world.spawn_shell("exit 0", 0, 4));
   world.spec.command = {"/bin/sh", "-c", "touch ran"};
   RankReport refused = world.spawn(world.command(0, 3));
-  CHECK(refused.state == ProcessState::unknown);
-  CHECK(refused.message == "refused rank/7/0 incarnation 3: incarnation 4 of that rank was here already (F-1)");
+  CHECK(refused.state == ProcessState::never_started);
+  CHECK(refused.message ==
+        "refused rank/7/0 incarnation 3: incarnation 4 of that rank was here already (F-1)");
   world.drop_runner();
   std::filesystem::remove_all(world.options.run_directory);  // as a reboot does to /run
   world.start_runner();
-  CHECK(world.spawn(world.command(0, 3)).state == ProcessState::unknown);
-  CHECK(world.spawn(world.command(0, 4)).state == ProcessState::unknown);
+  CHECK(world.spawn(world.command(0, 3)).state == ProcessState::never_started);
+  CHECK(world.spawn(world.command(0, 4)).state == ProcessState::never_started);
   CHECK(world.spawn(world.command(0, 5)).state == ProcessState::starting);
   CHECK(world.spawn(world.command(1, 1)).state == ProcessState::starting);  // another slot
 }
@@ -112,17 +113,19 @@ TEST_CASE("who stopped what never came will not see it come later") {
   World world;
   StopCommand stop;
   stop.key = world.command(0, 2).key;
-  CHECK(world.runner->stop(stop).state == ProcessState::unknown);
+  CHECK(world.runner->stop(stop).state == ProcessState::never_started);
   world.spec.command = {"/bin/true"};
-  CHECK(world.spawn(world.command(0, 2)).state == ProcessState::unknown);
+  CHECK(world.spawn(world.command(0, 2)).state == ProcessState::never_started);
 }
 
 TEST_CASE("a shim that is killed: the rank and all it started are ended, the rank is gone") {
   World world;
-  auto key = world.spawn_shell("echo last words >&2; setsid sleep 1000 & echo $!; echo $! > helper; wait");
+  auto key =
+      world.spawn_shell("echo last words >&2; setsid sleep 1000 & echo $!; echo $! > helper; wait");
   RankReport running = world.wait_running(key);
   std::string file = world.directory.path() + "/helper";
-  REQUIRE(world.wait_until([&] { return !read_text(file).empty() && !world.log(key, "stderr").empty(); }));
+  REQUIRE(world.wait_until(
+      [&] { return !read_text(file).empty() && !world.log(key, "stderr").empty(); }));
   uint64_t helper = std::stoull(read_text(file));
   uint64_t shim = shim_of(world, key);
   bool with_agent = GENERATE(true, false);
@@ -145,7 +148,8 @@ TEST_CASE("a shim that is killed: the rank and all it started are ended, the ran
   CHECK(world.runner->query(key).state == ProcessState::gone);
 }
 
-TEST_CASE("an incarnation whose agent died before the shim began is burnt, and a late shim gives up") {
+TEST_CASE(
+    "an incarnation whose agent died before the shim began is burnt, and a late shim gives up") {
   World world;
   world.drop_runner();
   IncarnationKey key = world.command(3, 9).key;
@@ -154,7 +158,7 @@ TEST_CASE("an incarnation whose agent died before the shim began is burnt, and a
   RankReport end = world.wait_final(key);
   CHECK(end.state == ProcessState::never_started);
   CHECK(end.message == "the agent died before regrow-shim could start the rank");
-  CHECK(world.spawn(world.command(3, 8)).state == ProcessState::unknown);
+  CHECK(world.spawn(world.command(3, 8)).state == ProcessState::never_started);
 
   StartSettings start;
   start.arguments = {"/usr/bin/touch", world.directory.path() + "/ran"};

@@ -1,8 +1,10 @@
-// The agent over a real host link to a stand-in for the controller: F-1, F-2, acknowledgement, devices.
+// The agent over a real host link to a stand-in for the controller: F-1, F-2, acknowledgement,
+// devices.
 #include <unistd.h>
 
 #include "actors/agent/agent_session.h"
 #include "actors/agent/leftovers.h"
+#include "actors/log.h"
 #include "tests/agent/support.h"
 #include "tests/catch.h"
 #include "tests/transport/support.h"
@@ -58,7 +60,7 @@ struct StandIn {
 // The agent, as run_agent puts it together.
 struct RunningAgent {
   explicit RunningAgent(const AgentOptions& options)
-      : state(std::move(*HostState::open(options.state_dir, options.boot_id_file))) {
+      : state(std::move(*HostIdentity::open(options.state_dir, options.boot_id_file))) {
     loop.run_sync([&] { session = std::make_unique<AgentSession>(loop, state, options); });
     HostLinkClientOptions client_options;
     client_options.address = *parse_address(options.controller);
@@ -72,13 +74,15 @@ struct RunningAgent {
   }
 
   KjLoop loop{"test-agent"};
-  HostState state;
+  HostIdentity state;
   std::unique_ptr<AgentSession> session;
   std::unique_ptr<HostLinkClient> client;
 };
 
 struct Host {
   Host() {
+    static const bool quiet = (open_log("test", LogLevel::error), true);
+    static_cast<void>(quiet);
     options.controller = "unix:" + directory.path() + "/c.sock";
     options.state_dir = directory.path() + "/state";
     options.run_dir = directory.path() + "/run";
@@ -146,11 +150,12 @@ TEST_CASE("the agent's end and return touch no rank; identity and epoch stay") {
     uid = controller.hello().uid;
     controller.send(spawn);
     running = controller.wait_for(spawn.command.key, ProcessState::running);
-    CHECK_FALSE(HostState::open(host.options.state_dir, host.options.boot_id_file).ok());
+    CHECK_FALSE(HostIdentity::open(host.options.state_dir, host.options.boot_id_file).ok());
   }
   CHECK(read_process_stat(running.pid).start_time == running.start_time);
   RunningAgent again(host.options);
-  REQUIRE(eventually([&] { return controller.handler.seen.with([](auto& s) { return s.hellos.size(); }) == 2; }));
+  REQUIRE(eventually(
+      [&] { return controller.handler.seen.with([](auto& s) { return s.hellos.size(); }) == 2; }));
   AgentHello hello = controller.hello();
   CHECK(hello.uid == uid);
   CHECK(hello.seen_epoch == Epoch{4, 44});
@@ -178,7 +183,8 @@ TEST_CASE("F-1: commands of an older epoch, or of a twin of the same number, are
     StandIn controller(host.socket(), old);
     RunningAgent agent(host.options);
     controller.send(Host::kill_of(spawn));
-    REQUIRE(eventually([&] { return controller.handler.count(&RecordingHandler::Seen::disconnects) > 0; }));
+    REQUIRE(eventually(
+        [&] { return controller.handler.count(&RecordingHandler::Seen::disconnects) > 0; }));
     CHECK(controller.hello().seen_epoch == Epoch{5, 50});
     CHECK(controller.hello().ranks.at(0).state == ProcessState::running);
   }
@@ -207,7 +213,7 @@ TEST_CASE("a prepare is answered, a stop of what never was too") {
   }));
   Spawn never = Host::shell("true", 5);
   controller.send(Host::kill_of(never));
-  controller.wait_for(never.command.key, ProcessState::unknown);
+  controller.wait_for(never.command.key, ProcessState::never_started);
 }
 
 TEST_CASE("a simulated device's fault is reported, by command and by hand, and so is its healing") {

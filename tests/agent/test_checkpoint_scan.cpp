@@ -78,7 +78,8 @@ TEST_CASE("sizes must be those of the manifest") {
   made.save(1, 2);
   made.save(2, 2);
   write_file(made.file(1, "sizes.txt"), "5 rank_0.pt\n5 rank_1.pt\n");
-  write_file(made.file(2, "sizes.txt"), "5 rank_0.pt\n9 rank_1.pt\n3 gone.bin\n5 ../../etc/passwd\n");
+  write_file(made.file(2, "sizes.txt"),
+             "5 rank_0.pt\n9 rank_1.pt\n3 gone.bin\n5 ../../etc/passwd\n");
   auto found = made.scan(2);
   CHECK(found[0].problem ==
         "rank_1.pt has 5 of 9 bytes, gone.bin missing, manifest line '5 ../../etc/passwd' is not "

@@ -71,8 +71,8 @@ open('written', 'w').write('%d %f' % (count, longest))
   world.wait_final(key);
   double count = 0, longest = 0;
   std::istringstream(read_text(world.directory.path() + "/written")) >> count >> longest;
-  WARN("two streams at " << count * 300000 * 2 / 2e6 << " MB/s in all; longest two writes " << longest * 1e3
-                         << " ms");
+  INFO("both streams at " << count * 0.3 << " MB/s, longest pair of writes " << longest << " s");
+  CHECK(longest < 1.0);  // a loaded machine takes some of it
   CHECK(disk_use(world.directory_of(key)) <= 2 * (9u << 20) + 1000);
   LogChunk end = world.runner->read_log(tail);
   CHECK(end.data.ends_with("the very end\n"));
@@ -90,7 +90,8 @@ open('written', 'w').write('%d %f' % (count, longest))
   auto dropped = static_cast<uint64_t>(count) * 300000 + 13 - 8 * (1u << 20);
   CHECK(second.note.ends_with(" bytes dropped here (log limit)"));
   CHECK(std::abs(std::stod(second.note) - static_cast<double>(dropped)) <= 1u << 20);
-  CHECK(read_text(world.directory_of(key) + "/log.stdout.gap").starts_with(std::to_string(std::stoull(second.note))));
+  CHECK(read_text(world.directory_of(key) + "/log.stdout.gap")
+            .starts_with(std::to_string(std::stoull(second.note))));
   // Read on to the end: what was written after the gap is whole.
   uint64_t sum = first.data.size();
   for (LogChunk chunk = second;; chunk = world.runner->read_log(head)) {
@@ -169,7 +170,8 @@ TEST_CASE("step and loss are read from the output as it grows") {
   World world;
   world.spec.progress_pattern = R"(step (?P<step>\d+) loss (?P<loss>[-+.\deE]+))";
   auto key = world.spawn_shell(
-      "for i in 1 2 3 4; do echo \"[t] step $i loss 0.$i\"; sleep 0.1; done; printf 'step 9'; sleep 0.1; "
+      "for i in 1 2 3 4; do echo \"[t] step $i loss 0.$i\"; sleep 0.1; done; printf 'step 9'; "
+      "sleep 0.1; "
       "printf ' loss 1e-3\\r'; sleep 0.1; echo 'no step here' >&2; read x < /dev/zero");
   REQUIRE(world.wait_until([&] {
     auto progress = world.runner->moved();
@@ -209,8 +211,8 @@ TEST_CASE("a broken pattern counts as none") {
 }
 
 TEST_CASE("the line that names a failure") {
-  CHECK(find_error_line("Traceback\n  File x\ntorch.cuda.OutOfMemoryError: CUDA out of memory\n", "") ==
-        "torch.cuda.OutOfMemoryError: CUDA out of memory");
+  CHECK(find_error_line("Traceback\n  File x\ntorch.cuda.OutOfMemoryError: CUDA out of memory\n",
+                        "") == "torch.cuda.OutOfMemoryError: CUDA out of memory");
   CHECK(find_error_line("[rank3]: RuntimeError: Connection closed by peer\nsome warning\n", "") ==
         "RuntimeError: Connection closed by peer");
   CHECK(find_error_line("KeyboardInterrupt\n", "") == "KeyboardInterrupt");

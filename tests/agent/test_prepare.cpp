@@ -23,7 +23,8 @@ PrepareCommand command_for(uint64_t job, uint32_t generation, uint32_t attempt =
   return command;
 }
 
-TEST_CASE("ports: one job each, the same answer for the same question, another for the next attempt") {
+TEST_CASE(
+    "ports: one job each, the same answer for the same question, another for the next attempt") {
   World world;
   PrepareReport first = world.prepare(command_for(1, 1));
   CHECK(first.error.empty());
@@ -97,7 +98,8 @@ TEST_CASE("a missing module or interpreter is named before anything starts") {
   CHECK(world.prepare(command).error.find("module email.nothing") != std::string::npos);
   command.interpreter = "/no/such/python";
   CHECK(world.prepare(command).error ==
-        "interpreter /no/such/python cannot be run: No such file or directory; name an existing one in the "
+        "interpreter /no/such/python cannot be run: No such file or directory; name an existing "
+        "one in the "
         "recipe");
 }
 

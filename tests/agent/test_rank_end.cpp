@@ -84,8 +84,9 @@ while True: time.sleep(1)
 
 TEST_CASE("with scope group the helpers are asked as well") {
   World world;
-  auto key = world.spawn_shell("(trap 'echo helper; exit' TERM; while :; do sleep 0.05; done) & trap '' TERM; "
-                               "echo ready; wait; sleep 0.1");
+  auto key = world.spawn_shell(
+      "(trap 'echo helper; exit' TERM; while :; do sleep 0.05; done) & trap '' TERM; "
+      "echo ready; wait; sleep 0.1");
   REQUIRE(world.wait_until([&] { return world.log(key) == "ready\n"; }));
   world.pass(0.2);
   StopCommand stop;
@@ -117,7 +118,8 @@ TEST_CASE("scenario 05: a kill from outside is a signal, not an exit code, and n
 TEST_CASE("scenario 07: KILL at the deadline, only to the one that does not stop") {
   World world;
   auto stubborn = world.spawn_shell("trap '' TERM; echo ready; while :; do sleep 1; done", 0);
-  auto willing = world.spawn_shell("trap 'sleep 0.2; exit 4' TERM; echo ready; while :; do sleep 0.05; done", 1);
+  auto willing = world.spawn_shell(
+      "trap 'sleep 0.2; exit 4' TERM; echo ready; while :; do sleep 0.05; done", 1);
   REQUIRE(world.wait_until(
       [&] { return world.log(stubborn) == "ready\n" && world.log(willing) == "ready\n"; }));
   auto begin = std::chrono::steady_clock::now();
@@ -159,14 +161,18 @@ TEST_CASE("a stopped (SIGSTOP) rank is seen as such, and still obeys a polite st
   CHECK(world.wait_final(key).exit_code == 5);
 }
 
-TEST_CASE("scenario 08: nothing that a killed rank started survives, and its device is free at the report") {
+TEST_CASE(
+    "scenario 08: nothing that a killed rank started survives, and its device is free at the "
+    "report") {
   World world;
   auto key = world.spawn_shell(
       "setsid sh -c 'flock gpu0.lock sh -c \"echo held; sleep 1000\"' & "
       "sh -c '(setsid sleep 1001 & echo $! > orphan)'; wait");
   RankReport running = world.wait_running(key);
   std::string lock = world.directory.path() + "/gpu0.lock";
-  REQUIRE(world.wait_until([&] { return world.log(key) == "held\n" && file_exists(world.directory.path() + "/orphan"); }));
+  REQUIRE(world.wait_until([&] {
+    return world.log(key) == "held\n" && file_exists(world.directory.path() + "/orphan");
+  }));
   REQUIRE(locked(lock));
   kill(static_cast<pid_t>(running.pid), SIGKILL);
   bool free_at_report = false;
@@ -217,8 +223,9 @@ TEST_CASE("scenario 38: what could not be executed is told apart from what ended
   CHECK(run({"no-such-program"}) ==
         "never_started: program no-such-program does not exist in "
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-  CHECK(run({dir + "/bad_interpreter"}) == "never_started: interpreter /no/such/python3 of program " + dir +
-                                               "/bad_interpreter does not exist");
+  CHECK(run({dir + "/bad_interpreter"}) ==
+        "never_started: interpreter /no/such/python3 of program " + dir +
+            "/bad_interpreter does not exist");
   CHECK(run({"./no_interpreter"}).find("a script needs a first line") != std::string::npos);
   CHECK(run({dir + "/not_executable"}).find("permission denied (mode 644") != std::string::npos);
   CHECK(run({dir}).find("it is a directory") != std::string::npos);
@@ -259,7 +266,8 @@ TEST_CASE("a stop that comes before the program runs is obeyed") {
 TEST_CASE("an address in use is recognised") {
   World world;
   auto key = world.spawn_shell(
-      "echo 'RuntimeError: The server socket has failed to bind to [::]:29500 (errno: 98 - Address already "
+      "echo 'RuntimeError: The server socket has failed to bind to [::]:29500 (errno: 98 - Address "
+      "already "
       "in use).' >&2; exit 1");
   CHECK(world.wait_final(key).bind_failed);
 }

@@ -130,7 +130,8 @@ TEST_CASE("devices are pinned by the vendor's id where it has one, else by index
   CHECK(value_of(environment, "REGROW_DEVICES") == "gpu1,gpu2");
 }
 
-TEST_CASE("a rank without a device sees none of the host's; simulated ones set no vendor's variable") {
+TEST_CASE(
+    "a rank without a device sees none of the host's; simulated ones set no vendor's variable") {
   RankHost host = a_host();
   host.devices = {device("gpu0", "gpu", "GPU-aaaa")};
   auto environment = build_rank_environment(two_of_four(), {}, host);

@@ -19,8 +19,8 @@ using testing::open_descriptors;
 using testing::World;
 
 TEST_CASE("scenario 30: nothing of the agent's own environment reaches a rank") {
-  const char* names[] = {"SLURM_CPU_BIND", "CUDA_VISIBLE_DEVICES", "RANK", "LD_PRELOAD_X",
-                         "NCCL_DEBUG", "OMP_NUM_THREADS", "SECRET_TOKEN"};
+  const char* names[] = {"SLURM_CPU_BIND", "CUDA_VISIBLE_DEVICES", "RANK",        "LD_PRELOAD_X",
+                         "NCCL_DEBUG",     "OMP_NUM_THREADS",      "SECRET_TOKEN"};
   for (const char* name : names) setenv(name, "leaked", 1);
   World world;
   world.spec.environment = {{"MINE", "1", "recipe"}};
@@ -43,7 +43,8 @@ TEST_CASE("scenario 30: affinity, limits, mask, dispositions and umask are set, 
   signal(SIGPIPE, SIG_IGN);
   World world;
   auto key = world.spawn_shell(
-      "nproc; umask; cat /proc/self/status | grep -E '^(SigBlk|SigIgn|SigCgt)'; ulimit -Sn; ulimit -Hn; ulimit -Ss");
+      "nproc; umask; cat /proc/self/status | grep -E '^(SigBlk|SigIgn|SigCgt)'; ulimit -Sn; ulimit "
+      "-Hn; ulimit -Ss");
   world.wait_final(key);
   sched_setaffinity(0, sizeof all, &all);
   umask(022);
@@ -70,7 +71,8 @@ TEST_CASE("scenario 32: a rank has the recipe's limit of open files, and only 0,
   world.spec.nofile = 3333;
   auto key = world.spawn_python(
       "import os, resource\n"
-      "print(sorted(int(f) for f in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + f)))\n"
+      "print(sorted(int(f) for f in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' "
+      "+ f)))\n"
       "print(resource.getrlimit(resource.RLIMIT_NOFILE))\n"
       "print(os.getpgid(0) == os.getpid(), os.readlink('/proc/self/fd/0'))");
   world.wait_final(key);
@@ -83,7 +85,8 @@ TEST_CASE("scenario 32: no descriptor, process or directory is left after rounds
   size_t before = 0;
   for (uint32_t round = 1; round <= 4; ++round) {
     std::vector<IncarnationKey> keys;
-    for (uint32_t rank = 0; rank < 20; ++rank) keys.push_back(world.spawn_shell("sleep 100", rank, round));
+    for (uint32_t rank = 0; rank < 20; ++rank)
+      keys.push_back(world.spawn_shell("sleep 100", rank, round));
     for (const auto& key : keys) world.wait_running(key);
     for (const auto& key : keys) world.stop(key, 0, true);
     for (const auto& key : keys) {
@@ -110,7 +113,8 @@ TEST_CASE("scenario 32: running out of descriptors is an answer with numbers") {
   setrlimit(RLIMIT_NOFILE, &old);
   CHECK(report.state == ProcessState::never_started);
   INFO(report.message);
-  CHECK(report.message.find("limit " + std::to_string(low.rlim_cur) + " descriptors") != std::string::npos);
+  CHECK(report.message.find("limit " + std::to_string(low.rlim_cur) + " descriptors") !=
+        std::string::npos);
 }
 
 TEST_CASE("scenario 31: an environment that exec refuses is named, with its size") {
@@ -122,7 +126,8 @@ TEST_CASE("scenario 31: an environment that exec refuses is named, with its size
   RankReport end = world.wait_final(key);
   CHECK(end.state == ProcessState::never_started);
   CHECK(end.message ==
-        "environment variable HOSTS has 131079 bytes; exec accepts at most 131072 for one string (E2BIG); "
+        "environment variable HOSTS has 131079 bytes; exec accepts at most 131072 for one string "
+        "(E2BIG); "
         "pass long values in a file");
 
   world.spec.environment.clear();
@@ -137,8 +142,9 @@ TEST_CASE("scenario 31: an environment that exec refuses is named, with its size
 
 TEST_CASE("each incarnation has a temporary directory of its own, gone after it") {
   World world;
-  auto key = world.spawn_shell("echo data > $TMPDIR/file; mkdir -p $TMPDIR/a/b; ln -s / $TMPDIR/link; echo $TMPDIR; "
-                               "stat -c %a $TMPDIR");
+  auto key = world.spawn_shell(
+      "echo data > $TMPDIR/file; mkdir -p $TMPDIR/a/b; ln -s / $TMPDIR/link; echo $TMPDIR; "
+      "stat -c %a $TMPDIR");
   world.wait_final(key);
   std::string output = world.log(key);
   std::string path = output.substr(0, output.find('\n'));
@@ -154,8 +160,9 @@ TEST_CASE("ranks of another user run as that user, and may use their own stderr 
   chmod(world.directory.path().c_str(), 0755);
   world.spec.uid = 65534;
   world.spec.gid = 65534;
-  auto key = world.spawn_shell("id -u; id -g; echo named > /dev/stderr; touch $TMPDIR/x && echo ok; "
-                               "cat /proc/self/oom_score_adj");
+  auto key = world.spawn_shell(
+      "id -u; id -g; echo named > /dev/stderr; touch $TMPDIR/x && echo ok; "
+      "cat /proc/self/oom_score_adj");
   RankReport end = world.wait_final(key);
   INFO(end.message);
   CHECK(world.log(key) == "65534\n65534\nok\n0\n");

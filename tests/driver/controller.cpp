@@ -31,6 +31,7 @@ void SimController::start(Epoch epoch, Random* shuffle) {
   flushing_ = false;
   floor_ = loop_.now();
   stalled_until_ = {};
+  stalled_.clear();
   for (const EventRecord& record : journal_.records) node(record.entity).host.replay(record);
   shuffle_ = shuffle;
   term_seq_ = journal_.records.size() + 1;
@@ -77,14 +78,21 @@ void SimController::crash(uint64_t keep) {
 }
 
 void SimController::guarded(std::function<void()> run) {
-  if (loop_.now() < stalled_until_) {
-    uint64_t life = life_;
-    loop_.at(stalled_until_, [this, life, run = std::move(run)]() mutable {
-      if (life == life_ && alive_) guarded(std::move(run));
-    });
-    return;
-  }
-  run();
+  if (loop_.now() >= stalled_until_ && stalled_.empty()) return run();
+  stalled_.push_back(std::move(run));
+  if (stalled_.size() == 1) wake_after_stall();
+}
+
+void SimController::wake_after_stall() {
+  loop_.at(stalled_until_, [this, life = life_] {
+    if (life != life_ || !alive_) return;
+    if (loop_.now() < stalled_until_) return wake_after_stall();
+    while (!stalled_.empty() && alive_ && life == life_) {
+      auto run = std::move(stalled_.front());
+      run();
+      if (!stalled_.empty()) stalled_.pop_front();
+    }
+  });
 }
 
 void SimController::later(const std::string& from, const std::string& to, std::function<void()> run) {
@@ -104,8 +112,8 @@ void SimController::post(const std::string& sender, Envelope envelope) {
 }
 
 void SimController::stall(Duration d) {
-  stalled_until_ = loop_.now() + d;
-  if (d >= Duration::seconds(1)) floor_ = stalled_until_;
+  stalled_until_ = std::max(stalled_until_, loop_.now() + d);
+  if (stalled_until_ - loop_.now() >= Duration::seconds(1)) floor_ = stalled_until_;
 }
 
 void SimController::deliver(const Envelope& envelope) {

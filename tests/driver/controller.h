@@ -10,6 +10,7 @@
 //   loop.run_for(Duration::seconds(60));
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -93,6 +94,7 @@ class SimController {
   Node& node(const EntityId& id);
   void later(const std::string& from, const std::string& to, std::function<void()> run);
   void guarded(std::function<void()> run);
+  void wake_after_stall();
   void deliver(const Envelope& envelope);
   void process(Node& node, Outbox out);
   void arm(Node& node);
@@ -116,6 +118,7 @@ class SimController {
   uint64_t life_ = 0;
   Time floor_;
   Time stalled_until_;
+  std::deque<std::function<void()>> stalled_;  // what waits for its end, in order
   Time slow_until_;
   bool flushing_ = false;
   uint64_t dropped_ = 0;

@@ -47,6 +47,33 @@ TEST_CASE("every kind of event comes back as it was written", "[codec]") {
   }
 }
 
+// The bytes that docs/journal.md explains: they must stay readable for ever.
+TEST_CASE("the example of the format's page is what the codec writes", "[codec]") {
+  const std::string expected =
+      "5152b5edab0a494b000000001300000000000000050005000100000000000000"
+      "010000000000000080308a4b86610600404b4c00000000000a00000000000000"
+      "110000004200000000000000000000000d0000004a0000000000000000000000"
+      "0c00000000000200686f73742f6831006e657720686f73740000000000000000"
+      "050000001a000000050000004a000000753100000000000031302e302e302e31"
+      "0000000000000000";
+  EventRecord record;
+  record.seq = 1;
+  record.entity = EntityId::host({"h1"});
+  record.n = 1;
+  record.at.us = 1796079281123456;
+  record.reason = "new host";
+  record.event = ev::HostRegistered{"u1", "10.0.0.1"};
+  RecordEncoder encoder;
+  std::string bytes;
+  encoder.encode(record, 5000000, 0, bytes);
+  std::string hex;
+  for (unsigned char byte : bytes) {
+    hex += "0123456789abcdef"[byte >> 4];
+    hex += "0123456789abcdef"[byte & 15];
+  }
+  CHECK(hex == expected);
+}
+
 TEST_CASE("a record without cause and author comes back without", "[codec]") {
   EventRecord record;
   record.entity = EntityId::cluster();
@@ -104,7 +131,8 @@ TEST_CASE("any changed bit breaks the chain", "[codec]") {
   CHECK_FALSE(decode_record(bytes, 78));
 }
 
-// Without the chain as a guard: errors or other values, but nothing worse (run under the sanitizers too).
+// Without the chain as a guard: errors or other values, but nothing worse (run under the sanitizers
+// too).
 TEST_CASE("damaged bytes are an error or another record, never more", "[codec]") {
   Filler filler(4);
   RecordEncoder encoder;
@@ -113,10 +141,15 @@ TEST_CASE("damaged bytes are an error or another record, never more", "[codec]")
   for (int round = 0; round < 4000; ++round) {
     encoder.encode(filler.record(), 0, 0, bytes);
     switch (filler.below(4)) {
-      case 0: bytes.resize(filler.below(bytes.size() + 1)); break;
-      case 1: bytes.append(filler.below(40), static_cast<char>(filler.below(256))); break;
+      case 0:
+        bytes.resize(filler.below(bytes.size() + 1));
+        break;
+      case 1:
+        bytes.append(filler.below(40), static_cast<char>(filler.below(256)));
+        break;
       case 2:  // a pointer or size somewhere in the first words
-        for (int i = 0; i < 3; ++i) bytes[8 + filler.below(std::min<size_t>(bytes.size() - 8, 120))] ^= 0x55;
+        for (int i = 0; i < 3; ++i)
+          bytes[8 + filler.below(std::min<size_t>(bytes.size() - 8, 120))] ^= 0x55;
         break;
       default:
         for (uint64_t i = 0, n = 1 + filler.below(8); i < n; ++i) {
@@ -129,7 +162,8 @@ TEST_CASE("damaged bytes are an error or another record, never more", "[codec]")
   CHECK(errors > 500);
   for (int round = 0; round < 2000; ++round) {
     std::string noise;
-    for (uint64_t i = 0, n = filler.below(200); i < n; ++i) noise += static_cast<char>(filler.below(256));
+    for (uint64_t i = 0, n = filler.below(200); i < n; ++i)
+      noise += static_cast<char>(filler.below(256));
     (void)decode_record(noise).ok();
   }
 }

@@ -1,4 +1,5 @@
-// J-1: what append acknowledged is there after kill -9; what is there is a prefix of what was issued.
+// J-1: what append acknowledged is there after kill -9; what is there is a prefix of what was
+// issued.
 #include <fcntl.h>
 
 #include <chrono>
@@ -37,7 +38,9 @@ TEST_CASE("kill -9 loses no acknowledged event, and leaves a prefix", "[crash]")
   setenv("REGROW_TEST_DIR", (dir / "j").c_str(), 1);
   uint64_t acknowledged = 0;
   uint64_t grown = 0;
-  for (int round = 0; round < 20; ++round) {
+  const char* wanted = getenv("REGROW_TEST_KILLS");
+  int kills = wanted ? std::stoi(wanted) : 20;
+  for (int round = 0; round < kills; ++round) {
     int ends[2];
     REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
     int inherited = dup(ends[1]);  // without CLOEXEC
@@ -46,10 +49,12 @@ TEST_CASE("kill -9 loses no acknowledged event, and leaves a prefix", "[crash]")
     close(inherited);
     close(ends[1]);
 
-    // The first report starts the clock, so that slow machines kill at work too, not only at start-up.
+    // The first report starts the clock, so that slow machines kill at work too, not only at
+    // start-up.
     bool wait_for_work = round % 5 != 4;
     uint64_t number = 0;
-    if (wait_for_work && read(ends[0], &number, sizeof(number)) == sizeof(number)) acknowledged = number;
+    if (wait_for_work && read(ends[0], &number, sizeof(number)) == sizeof(number))
+      acknowledged = number;
     std::this_thread::sleep_for(std::chrono::microseconds(filler.below(120000)));
     kill(child, SIGKILL);
     while (read(ends[0], &number, sizeof(number)) == sizeof(number)) acknowledged = number;
@@ -96,7 +101,8 @@ TEST_CASE("a torn tail costs the torn event and nothing else", "[crash]") {
 TEST_CASE("garbage behind the end is dropped", "[crash]") {
   for (char filling : {'\x33', '\0'}) {
     Damaged journal;
-    std::ofstream(newest_log(journal.path), std::ios::app | std::ios::binary) << std::string(300, filling);
+    std::ofstream(newest_log(journal.path), std::ios::app | std::ios::binary)
+        << std::string(300, filling);
     CHECK(check_known_prefix(*must_open(small_journal(journal.path))) == 400);
   }
 }

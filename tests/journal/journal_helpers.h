@@ -21,7 +21,8 @@ namespace regrow::testing {
 class TempDir {
  public:
   TempDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "regrow-journal-XXXXXX").string();
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "regrow-journal-XXXXXX").string();
     REQUIRE(mkdtemp(pattern.data()) != nullptr);
     path_ = pattern;
   }
@@ -38,7 +39,8 @@ class TempDir {
   std::string path_;
 };
 
-// Event `seq` of the history that every test knows: contents follow from the number alone. Test thread.
+// Event `seq` of the history that every test knows: contents follow from the number alone. Test
+// thread.
 inline EventRecord known_event(uint64_t seq) {
   static std::map<EntityId, uint64_t> count;  // of entities up to numbers.size()
   static std::vector<uint64_t> numbers;
@@ -93,7 +95,8 @@ inline std::vector<EventRecord> all_events(const Journal& journal) {
   return out;
 }
 
-// Every event is the known one at its place: nothing lost in between, nothing changed. Returns how many.
+// Every event is the known one at its place: nothing lost in between, nothing changed. Returns how
+// many.
 inline uint64_t check_known_prefix(const Journal& journal) {
   auto events = all_events(journal);
   for (size_t i = 0; i < events.size(); ++i) {
@@ -103,8 +106,8 @@ inline uint64_t check_known_prefix(const Journal& journal) {
   return events.size();
 }
 
-// Runs a hidden test case of this executable in a fresh process: fork alone would copy RocksDB's state
-// without its threads.
+// Runs a hidden test case of this executable in a fresh process: fork alone would copy RocksDB's
+// state without its threads.
 inline pid_t start_child(const std::string& test_case) {
   pid_t pid = fork();
   if (pid == 0) {

@@ -15,8 +15,8 @@ namespace {
 using namespace testing;
 using Catch::Matchers::Contains;
 
-// A fold whose every step changes every field, as a function of the state before and the event alone. A
-// snapshot that loses anything at all gives another state from then on.
+// A fold whose every step changes every field, as a function of the state before and the event
+// alone. A snapshot that loses anything at all gives another state from then on.
 template <class S>
 void scramble(S& state, const EventRecord& record) {
   Filler filler(hash_of(record.event, hash_of(state, record.n)));
@@ -24,13 +24,20 @@ void scramble(S& state, const EventRecord& record) {
 }
 AnyState empty_state(const EntityId& id) {
   switch (id.kind()) {
-    case EntityKind::cluster: return ClusterState{};
-    case EntityKind::host: return HostState{};
-    case EntityKind::device: return DeviceState{};
-    case EntityKind::job: return JobState{};
-    case EntityKind::group: return GroupState{};
-    case EntityKind::rank: return RankState{};
-    default: return std::monostate{};
+    case EntityKind::cluster:
+      return ClusterState{};
+    case EntityKind::host:
+      return HostState{};
+    case EntityKind::device:
+      return DeviceState{};
+    case EntityKind::job:
+      return JobState{};
+    case EntityKind::group:
+      return GroupState{};
+    case EntityKind::rank:
+      return RankState{};
+    default:
+      return std::monostate{};
   }
 }
 void scrambling_fold(AnyState& state, const EventRecord& record) {
@@ -68,8 +75,8 @@ void check_snapshots(Journal& journal, uint64_t seed, int batches) {
   Filler filler(seed);
   std::map<EntityId, uint64_t> counts;
   auto projection = std::make_unique<Scrambling>();
-  auto snapshotter =
-      std::make_unique<Snapshotter>(journal, *projection, SnapshotOptions{"v1", 20 + filler.below(60)});
+  auto snapshotter = std::make_unique<Snapshotter>(journal, *projection,
+                                                   SnapshotOptions{"v1", 20 + filler.below(60)});
   for (int i = 0; i < batches; ++i) {
     auto batch = random_batch(filler, counts);
     must(journal.append(batch));
@@ -86,8 +93,8 @@ void check_snapshots(Journal& journal, uint64_t seed, int batches) {
     REQUIRE(loaded->state_hash() == full_replay(journal));
     REQUIRE(report.snapshots_unused == "");
     projection = std::move(loaded);
-    snapshotter =
-        std::make_unique<Snapshotter>(journal, *projection, SnapshotOptions{"v1", 20 + filler.below(60)});
+    snapshotter = std::make_unique<Snapshotter>(journal, *projection,
+                                                SnapshotOptions{"v1", 20 + filler.below(60)});
   }
 }
 
@@ -130,7 +137,9 @@ TEST_CASE("an entity whose snapshot cannot be used is folded from its own events
     f.journal.damage_snapshot(job, good);
   }
   SECTION("empty") { f.journal.damage_snapshot(job, ""); }
-  SECTION("of another entity") { f.journal.damage_snapshot(job, *must(f.journal.get_snapshot(host))); }
+  SECTION("of another entity") {
+    f.journal.damage_snapshot(job, *must(f.journal.get_snapshot(host)));
+  }
   SECTION("older than the index says") {
     EntityView view = must(decode_snapshot(job, good));
     view.last_seq -= 1;
@@ -182,8 +191,9 @@ TEST_CASE("a snapshot survives numbers that JSON has no word for", "[projection]
   EntityView view;
   view.id = EntityId::job({1});
   JobState job;
-  for (double loss : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
-                      std::numeric_limits<double>::quiet_NaN(), -0.0, 0.1}) {
+  for (double loss :
+       {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
+        std::numeric_limits<double>::quiet_NaN(), -0.0, 0.1}) {
     job.progress.loss = loss;
     view.state = job;
     auto back = must(decode_snapshot(view.id, encode_snapshot(view)));

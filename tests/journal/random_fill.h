@@ -43,7 +43,8 @@ class Filler {
       raw = static_cast<P>(below(enum_names(P{}).size()));
     } else if constexpr (std::is_integral_v<P>) {
       raw = static_cast<P>(chance(3) ? random_() : below(1000));
-      if (chance(10)) raw = chance(2) ? std::numeric_limits<P>::max() : std::numeric_limits<P>::min();
+      if (chance(10))
+        raw = chance(2) ? std::numeric_limits<P>::max() : std::numeric_limits<P>::min();
     } else if constexpr (std::is_floating_point_v<P>) {
       raw = std::ldexp(static_cast<double>(random_()), static_cast<int>(below(200)) - 100);
       if (chance(10)) raw = -0.0;
@@ -94,12 +95,19 @@ class Filler {
   EntityId entity() {
     JobId job{below(4)};
     switch (below(6)) {
-      case 0: return EntityId::cluster();
-      case 1: return EntityId::host({"h" + std::to_string(below(4))});
-      case 2: return EntityId::device({"h" + std::to_string(below(4))}, {"gpu" + std::to_string(below(8))});
-      case 3: return EntityId::job(job);
-      case 4: return EntityId::group(job, {static_cast<uint32_t>(below(3))});
-      default: return EntityId::rank(job, {static_cast<uint32_t>(below(12))});
+      case 0:
+        return EntityId::cluster();
+      case 1:
+        return EntityId::host({"h" + std::to_string(below(4))});
+      case 2:
+        return EntityId::device({"h" + std::to_string(below(4))},
+                                {"gpu" + std::to_string(below(8))});
+      case 3:
+        return EntityId::job(job);
+      case 4:
+        return EntityId::group(job, {static_cast<uint32_t>(below(3))});
+      default:
+        return EntityId::rank(job, {static_cast<uint32_t>(below(12))});
     }
   }
 

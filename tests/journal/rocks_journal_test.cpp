@@ -167,19 +167,22 @@ TEST_CASE("a directory that cannot be written says whose it must be", "[rocks]")
     CHECK(opened.error().fault == JournalFault::io);
     return opened.error().message;
   };
-  CHECK_THAT(open_in("missing/j"), Contains("No such file") && Contains("Make the directory above"));
+  CHECK_THAT(open_in("missing/j"),
+             Contains("No such file") && Contains("Make the directory above"));
   std::ofstream(dir / "file") << "x";
   CHECK_THAT(open_in("file/j"), Contains("file/j"));
 
   fs::create_directory(dir / "locked");
-  fs::permissions(dir / "locked", fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_exec);
+  fs::permissions(dir / "locked",
+                  fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_exec);
   fs::permissions(dir.path(), fs::perms::owner_all | fs::perms::others_exec);
   bool is_root = geteuid() == 0;
   if (is_root) REQUIRE(seteuid(65534) == 0);
   auto opened = RocksJournal::open(small_journal(dir / "locked/j"));
   if (is_root) REQUIRE(seteuid(0) == 0);
   REQUIRE_FALSE(opened);
-  CHECK_THAT(opened.error().message, Contains("Permission denied") && Contains("belong to the user"));
+  CHECK_THAT(opened.error().message,
+             Contains("Permission denied") && Contains("belong to the user"));
   fs::permissions(dir / "locked", fs::perms::owner_all);
 }
 
@@ -228,7 +231,8 @@ TEST_CASE("a record changed, removed or moved behind our back is found", "[rocks
     tamper(1, [](auto& db, auto* events, std::string) {
       REQUIRE(db.Delete(rocksdb::WriteOptions(), events, rocks::event_key(1)).ok());
     });
-    CHECK_THAT(RocksJournal::open(small_journal(dir / "j")).error().message, Contains("event 1 is missing"));
+    CHECK_THAT(RocksJournal::open(small_journal(dir / "j")).error().message,
+               Contains("event 1 is missing"));
   }
 }
 
@@ -239,7 +243,8 @@ TEST_CASE("a damaged table file is reported, not skipped", "[rocks]") {
   std::string largest;
   for (const auto& entry : fs::directory_iterator(dir / "j/db")) {
     if (entry.path().extension() != ".sst") continue;
-    if (largest.empty() || fs::file_size(entry.path()) > fs::file_size(largest)) largest = entry.path();
+    if (largest.empty() || fs::file_size(entry.path()) > fs::file_size(largest))
+      largest = entry.path();
   }
   REQUIRE(!largest.empty());
   std::fstream file(largest, std::ios::in | std::ios::out | std::ios::binary);
@@ -266,7 +271,8 @@ TEST_CASE("readers go on while events are appended", "[rocks]") {
     while (!stop) {
       uint64_t upto = journal->last_seq();
       uint64_t seen = 0;
-      auto read = journal->replay(1, [&](const EventRecord& record) { return record.seq == ++seen; });
+      auto read =
+          journal->replay(1, [&](const EventRecord& record) { return record.seq == ++seen; });
       if (!read || seen < upto) ++problems;
     }
   });
@@ -292,7 +298,8 @@ TEST_CASE("child: a failing disk", "[.child]") {
   REQUIRE(journal->failure());
   uint64_t last = journal->last_seq();
   CHECK(last > 50);
-  // Final: nothing is tried any more, the answer stays the same, and what was acknowledged can be read.
+  // Final: nothing is tried any more, the answer stays the same, and what was acknowledged can be
+  // read.
   auto again = journal->append({known_event(last + 1)});
   REQUIRE_FALSE(again);
   CHECK(again.error().message == result.error().message);
@@ -301,7 +308,8 @@ TEST_CASE("child: a failing disk", "[.child]") {
   std::ofstream(options.directory + ".acknowledged") << last;
 }
 
-TEST_CASE("after a failed write nothing more is written, and what was acknowledged is there", "[rocks]") {
+TEST_CASE("after a failed write nothing more is written, and what was acknowledged is there",
+          "[rocks]") {
   TempDir dir;
   setenv("REGROW_TEST_DIR", (dir / "j").c_str(), 1);
   CHECK(wait_for(start_child("child: a failing disk")) == 0);

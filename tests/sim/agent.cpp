@@ -181,6 +181,7 @@ Process& SimAgent::remember(const IncarnationKey& key) {
 }
 
 void SimAgent::obey(const Effect& effect, Epoch epoch) {
+  if (world_.loop.now() < deaf_until_) return;
   world_.check_epoch(*this, epoch, seen_epoch_);
   seen_epoch_ = epoch;
   std::visit(Overloaded{[&](const fx::Spawn& e) { spawn(e); }, [&](const fx::Stop& e) { stop(e.command); },
@@ -252,7 +253,8 @@ void SimAgent::end(Process& p, int32_t exit_code, int32_t signal, const std::str
   p.report.leader_ended_us = world_.loop.now().us;
   if (!p.stop_requested) world_.process_ended_itself(p);
   world_.training.ended(p);
-  world_.loop.after(world_.random.ms(0, 80), [this, key = p.key(), life = power_life_] {
+  Time gone = std::max(world_.loop.now() + world_.random.ms(0, 80), p.unkillable_until);
+  world_.loop.at(gone, [this, key = p.key(), life = power_life_] {
     auto it = processes_.find(key);
     if (life == power_life_ && it != processes_.end() && it->second.alive)
       set_final(it->second, ProcessState::exited);
@@ -329,6 +331,11 @@ void SimAgent::prepare(const fx::Prepare& e) {
   });
 }
 
+void SimAgent::go_deaf(Duration lasts) {
+  disturbed_until(lasts);
+  deaf_until_ = std::max(deaf_until_, world_.loop.now() + lasts);
+}
+
 void SimAgent::reset_link(Duration lasts) {
   if (!powered_) return;
   disturbed_until(lasts);
@@ -397,7 +404,7 @@ void SimAgent::reboot(Duration lasts) {
 void SimAgent::break_device(uint32_t index, Duration lasts) {
   auto say = [this, index] {
     const DeviceReport& d = devices_[index];
-    if (session_.value != 0) send_up({EntityId::device(name_, d.name), {}, {}, {}, in::DeviceSeen{d}});
+    if (session_.value != 0) send_up({EntityId::device(name_, d.name), {}, {}, {}, in::DeviceSeen{d, session_, false}});
   };
   DeviceReport& d = devices_[index];
   d.healthy = false;

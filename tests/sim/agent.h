@@ -37,6 +37,7 @@ class SimAgent {
 
   // What can happen to it.
   void reset_link(Duration lasts);
+  void go_deaf(Duration lasts);
   void stall_link(Duration lasts);
   void restart_agent(Duration lasts);
   void reboot(Duration lasts);
@@ -87,6 +88,7 @@ class SimAgent {
   std::map<RequestId, std::pair<IncarnationKey, ProcessState>> asked_;
   std::map<std::tuple<JobId, Generation, uint32_t>, PrepareReport> prepared_;
   Time disturbed_at_;
+  Time deaf_until_;
 };
 
 // What an agent needs of the world around it.

@@ -10,11 +10,12 @@ namespace {
 std::vector<FaultKind> kinds_of(const std::string& profile) {
   using enum FaultKind;
   if (profile == "control") return {agent_restart, controller_crash, controller_stall, slow_disk, controller_crash, entity_restart};
-  if (profile == "ranks") return {kill_rank, exit_rank, out_of_memory, exit_zero, stop_rank, controller_crash, entity_restart};
+  if (profile == "ranks") return {kill_rank, exit_rank, out_of_memory, exit_zero, stop_rank, unkillable, controller_crash, entity_restart};
   if (profile == "hosts")
-    return {link_reset, link_stall, agent_restart, host_reboot, device_fault, controller_crash, link_stall};
+    return {link_reset, link_stall, deaf_agent, agent_restart, host_reboot, device_fault, controller_crash, link_stall};
   if (profile == "operators") return {cancel, pause, resume, cordon, kill_rank, controller_crash, link_reset};
-  return {kill_rank, exit_rank, out_of_memory, exit_zero, stop_rank, link_reset, link_stall, agent_restart,
+  return {kill_rank, exit_rank, out_of_memory, exit_zero, stop_rank, unkillable, link_reset, link_stall,
+          deaf_agent, agent_restart,
           host_reboot, device_fault, controller_crash, controller_crash, controller_stall, entity_restart, slow_disk, cancel, pause,
           resume, pause, resume, cordon};
 }
@@ -41,6 +42,13 @@ JobPlan make_job(Random& r, const Plan& plan, uint32_t index) {
   if (r.chance(0.15)) job.spec.success = SuccessRule::rank_zero;
   if (job.spec.ranks % 2 == 0 && r.chance(0.3)) job.spec.groups = 2;
   if (r.chance(0.2)) job.spec.ranks_per_host = static_cast<uint32_t>((job.spec.ranks + plan.hosts - 1) / plan.hosts);
+  if (r.chance(0.1)) job.spec.progress_pattern.clear();
+  if (r.chance(0.1)) job.spec.devices.count = 0;
+  if (r.chance(0.2)) job.spec.healthy_for = r.ms(5000, 40000);
+  if (r.chance(0.2)) {
+    for (Intensity& i : job.spec.intensity)
+      i = {i.failure_class, static_cast<int32_t>(r.between(0, 3)), r.chance(0.3) ? r.ms(10000, 60000) : Duration{}};
+  }
   if (plan.profile != "control") {
     if (r.chance(0.08)) job.bug_at_step = r.between(1, job.steps);
     if (r.chance(0.04)) job.missing_program = true;
@@ -60,6 +68,8 @@ Fault make_fault(Random& r, const Plan& plan, const std::vector<FaultKind>& kind
   switch (f.kind) {
     case FaultKind::agent_restart: f.lasts = r.ms(50, plan.profile == "control" ? 4000 : 20000); break;
     case FaultKind::controller_crash: f.lasts = r.chance(0.7) ? r.ms(10, 2000) : r.ms(2000, 60000); break;
+    case FaultKind::unkillable: f.lasts = r.ms(1000, 300000); break;
+    case FaultKind::deaf_agent: f.lasts = r.ms(1000, 250000); break;
     case FaultKind::controller_stall: f.lasts = r.ms(500, 20000); break;
     case FaultKind::slow_disk: f.lasts = r.ms(100, 8000); break;
     case FaultKind::host_reboot: f.lasts = r.ms(3000, 120000); break;
@@ -131,6 +141,7 @@ std::string Plan::text() const {
       case FaultKind::exit_rank:
       case FaultKind::out_of_memory:
       case FaultKind::exit_zero:
+      case FaultKind::unkillable:
       case FaultKind::stop_rank: what = jobs[f.job].spec.name + " rank " + std::to_string(f.rank); break;
       case FaultKind::cancel:
       case FaultKind::pause:

@@ -26,8 +26,10 @@ struct JobPlan {
   double torn = 0;                        // a shard of a checkpoint is never written
 };
 
-REGROW_ENUM(FaultKind, kill_rank, exit_rank, out_of_memory, exit_zero, stop_rank, link_reset, link_stall,
-            agent_restart, host_reboot, device_fault, controller_crash, controller_stall, entity_restart,
+//   unkillable   the rank's process survives even KILL for a while (stuck in a driver)
+//   deaf_agent   the agent beats, and carries out no order
+REGROW_ENUM(FaultKind, kill_rank, exit_rank, out_of_memory, exit_zero, stop_rank, unkillable, link_reset,
+            link_stall, deaf_agent, agent_restart, host_reboot, device_fault, controller_crash, controller_stall, entity_restart,
             slow_disk, cancel, pause, resume, cordon)
 
 struct Fault {

@@ -35,6 +35,7 @@ void carry_out(World& world, const Plan& plan) {
   world.start();
   world.schedule_faults();
   world.run_until(plan.calm_from);
+  world.no_more_crashes();
   Time end = plan.calm_from + kPatience;
   Time now = plan.calm_from;
   while (now < end && !(world.all_ended() && world.settled())) {

@@ -21,6 +21,7 @@ struct Process {
   bool alive = false;        // something of it is there
   bool dying = false;        // its leader has ended
   bool stopped = false;      // SIGSTOP
+  Time unkillable_until;
   bool ready = false;        // joined its peers
   bool finished = false;     // did all its steps
   bool stop_requested = false;

@@ -20,6 +20,7 @@ class World : public Outside, public AgentWorld {
   void start();                      // hosts boot, the controller starts, jobs are submitted on time
   void schedule_faults();
   void run_until(Time t);
+  void no_more_crashes() { crash_at_ = 0; }
   // The journal keeps its first `keep` events, or some number that a kill -9 could leave.
   void crash_controller(Duration down, std::optional<uint64_t> keep);
   void heal_operators();             // uncordon, resume what is parked

@@ -162,7 +162,7 @@ class DevCluster:
                         seq=int(row["seq"]),
                         time=int(row["time_us"]) / 1e6,
                         entity=row["entity"],
-                        kind=row["kind"],
+                        kind="".join(word.capitalize() for word in row["kind"].split("_")),
                         reason=row.get("reason", ""),
                         fields=row.get("fields", {}),
                     )

@@ -35,6 +35,16 @@ std::string describe(int status) {
   return "ended with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
+// What a log ends with.
+std::string last_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string last;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
 std::vector<char*> pointers(std::vector<std::string>& strings) {
   std::vector<char*> out;
   for (auto& text : strings) out.push_back(text.data());
@@ -126,7 +136,7 @@ void ChildKeeper::ended(Child& child, int status) {
   if (!child.spec.pid_file.empty()) unlink(child.spec.pid_file.c_str());
   if (!restarting_) return;
   if (!ready_ && WIFEXITED(status) && WEXITSTATUS(status) == kExitWrong) {
-    on_event_(who + describe(status) + "; its log, " + child.spec.log + ", says why", true);
+    on_event_(who + describe(status) + ": " + last_line(child.spec.log) + "\nall of it: " + child.spec.log, true);
     return;
   }
   bool lived_well = Clock::now() - child.started >= kLivedWell;

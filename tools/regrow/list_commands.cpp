@@ -125,6 +125,7 @@ int list_hosts(Cli& cli) {
     if (strangers > 0) {
       note += (note.empty() ? "" : "; ") + count_text(strangers, "rank") + " unknown to this journal";
     }
+    if (link == "up" && !get<bool>(host, "connected", true)) note = "not connected at this moment";
     auto count = [&](const char* key) {
       const Json& value = child(host, key);
       return std::to_string(value.is_array() ? value.size() : get<uint64_t>(host, key));

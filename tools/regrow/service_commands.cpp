@@ -76,7 +76,7 @@ void add_controller(CLI::App& app, Cli& cli) {
 void add_agent(CLI::App& app, Cli& cli) {
   struct Options {
     AgentOptions agent;
-    double end_ranks_s = -1;
+    std::string end_ranks;
     pid_t parent = 0;
   };
   auto o = std::make_shared<Options>();
@@ -97,7 +97,7 @@ void add_agent(CLI::App& app, Cli& cli) {
   command->add_option("--shim", a.shim, "The regrow-shim to use (default: the one that came with this program)");
   command->add_option("--sysroot", a.sysroot, "Simulated devices: DIR/devices/NAME");
   command->add_option("--boot-id-file", a.boot_id_file, "Instead of the kernel's; for simulated hosts");
-  command->add_option("--end-ranks", o->end_ranks_s, "On SIGTERM end all ranks, with so many seconds' grace (default: leave them)");
+  command->add_option("--end-ranks", o->end_ranks, "On SIGTERM end all ranks, with this grace, e.g. 10s (default: leave them)");
   command->add_flag("--verbose", a.verbose, "More in the log");
   command->add_option("--parent", o->parent, "End when this process ends")->group("");
   on_run(command, cli, [o] {
@@ -114,7 +114,7 @@ void add_agent(CLI::App& app, Cli& cli) {
     agent.shim = absolute_path(agent.shim);
     agent.state_dir = absolute_path(agent.state_dir);
     if (!agent.run_dir.empty()) agent.run_dir = absolute_path(agent.run_dir);
-    if (o->end_ranks_s >= 0) agent.end_ranks = Duration{static_cast<int64_t>(o->end_ranks_s * 1e6)};
+    if (!o->end_ranks.empty()) agent.end_ranks = Duration{static_cast<int64_t>(parse_seconds(o->end_ranks) * 1e6)};
     agent.version = REGROW_VERSION;
     return run_agent(agent);
   });

@@ -1,7 +1,8 @@
 // Ends everything a rank started, also what left its process group and session.
 //
-// The shim is a subreaper: whatever loses its parent becomes the shim's child. So it is enough to kill
-// the shim's own children again and again; when waitpid says that there are none, nothing is left.
+// The shim is a subreaper: whatever loses its parent becomes the shim's child. So it is enough to
+// kill the shim's own children again and again; when waitpid says that there are none, nothing is
+// left.
 #pragma once
 
 #include <stddef.h>
@@ -9,8 +10,8 @@
 
 namespace regrow::shim {
 
-// Kills this process's children. Their pids cannot have been reused: nobody else reaps them. Returns how
-// many were told.
+// Kills this process's children. Their pids cannot have been reused: nobody else reaps them.
+// Returns how many were told.
 size_t kill_children();
 
 // Reaps what has ended, all but `keep`. False when no child is left (`keep` counts as one).

@@ -29,7 +29,8 @@ bool find_program(const StartFile& start, char (&found)[PATH_MAX]) {
   const char* path = rank_variable(start, "PATH");
   for (const char* at = path != nullptr ? path : "/usr/bin:/bin"; at != nullptr;) {
     const char* colon = strchr(at, ':');
-    int length = static_cast<int>(colon != nullptr ? colon - at : static_cast<ptrdiff_t>(strlen(at)));
+    int length =
+        static_cast<int>(colon != nullptr ? colon - at : static_cast<ptrdiff_t>(strlen(at)));
     snprintf(found, sizeof found, "%.*s/%s", length, at, program);
     if (length > 0 && access(found, F_OK) == 0) return true;
     at = colon != nullptr ? colon + 1 : nullptr;
@@ -37,7 +38,8 @@ bool find_program(const StartFile& start, char (&found)[PATH_MAX]) {
   return false;
 }
 
-// What runs `program`: the line behind "#!", or the dynamic loader of an ELF file. Empty if nothing does.
+// What runs `program`: the line behind "#!", or the dynamic loader of an ELF file. Empty if nothing
+// does.
 void find_interpreter(const char* program, char (&interpreter)[PATH_MAX]) {
   interpreter[0] = 0;
   int fd = open(program, O_RDONLY | O_CLOEXEC);
@@ -117,11 +119,13 @@ void explain_too_big(const StartFile& start, Message& message) {
     name.add("argument '%.32s...'", longest);
   }
   if (most > kMostPerString) {
-    message.add("%s has %zu bytes; exec accepts at most %zu for one string (E2BIG)", name.c_str(), most,
-                kMostPerString);
+    message.add("%s has %zu bytes; exec accepts at most %zu for one string (E2BIG)", name.c_str(),
+                most, kMostPerString);
   } else {
-    message.add("arguments and environment together have %zu bytes, more than exec accepts (E2BIG); "
-                "the largest is %s with %zu bytes", total, name.c_str(), most);
+    message.add(
+        "arguments and environment together have %zu bytes, more than exec accepts (E2BIG); "
+        "the largest is %s with %zu bytes",
+        total, name.c_str(), most);
   }
   message.add("; pass long values in a file");
 }
@@ -136,8 +140,10 @@ void explain_exec(int error, const StartFile& start, Message& message) {
       if (!find_program(start, program)) snprintf(program, sizeof program, "%s", start.argv[0]);
       return explain_denied("program", program, message);
     case ENOEXEC:
-      message.add("program %s is not in a format that can be executed; a script needs a first line "
-                  "such as #!/bin/sh, or name its interpreter in the recipe", start.argv[0]);
+      message.add(
+          "program %s is not in a format that can be executed; a script needs a first line "
+          "such as #!/bin/sh, or name its interpreter in the recipe",
+          start.argv[0]);
       return;
     case E2BIG:
       return explain_too_big(start, message);
@@ -157,9 +163,11 @@ void explain(const ExecFailure& failure, const StartFile& start, Message& messag
     case ExecFailure::kLimits: {
       struct rlimit files = {};
       getrlimit(RLIMIT_NOFILE, &files);
-      message.add("cannot allow %llu open files: %s (the hard limit is %llu); lower nofile in the recipe "
-                  "or raise the limit of the agent", static_cast<unsigned long long>(start.nofile),
-                  reason, static_cast<unsigned long long>(files.rlim_max));
+      message.add(
+          "cannot allow %llu open files: %s (the hard limit is %llu); lower nofile in the recipe "
+          "or raise the limit of the agent",
+          static_cast<unsigned long long>(start.nofile), reason,
+          static_cast<unsigned long long>(files.rlim_max));
       return;
     }
     case ExecFailure::kUser:

@@ -34,8 +34,8 @@ void LogWriter::append(const char* bytes, size_t size) {
   unwritten_ += size;
 }
 
-// Opens the file that holds position_, which is at a file's beginning, and forgets the oldest tail file
-// once there are too many. A failure is tried again with the next bytes.
+// Opens the file that holds position_, which is at a file's beginning, and forgets the oldest tail
+// file once there are too many. A failure is tried again with the next bytes.
 bool LogWriter::next_file() {
   char name[64];
   uint64_t index = 0;
@@ -53,7 +53,8 @@ bool LogWriter::next_file() {
   }
   file_end_ = position_ + layout_.segment_bytes;
   bool dropped = false;
-  for (; position_ > 0 && index - first_tail_ >= layout_.tail_files; ++first_tail_, dropped = true) {
+  for (; position_ > 0 && index - first_tail_ >= layout_.tail_files;
+       ++first_tail_, dropped = true) {
     snprintf(name, sizeof name, "log.%s.%" PRIu64, stream_, first_tail_);
     unlink(name);
   }

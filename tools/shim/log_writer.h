@@ -1,8 +1,8 @@
 // One output stream of a rank on disk: the first bytes, the newest bytes, and a note of the gap.
 //
-// Disk use stays below cap + one segment (LogLayout); the newest 8 KiB are kept in memory as well, as
-// the rank's last words. A disk that is full costs log bytes, never the rank: what cannot be written is
-// counted and dropped.
+// Disk use stays below cap + one segment (LogLayout); the newest 8 KiB are kept in memory as well,
+// as the rank's last words. A disk that is full costs log bytes, never the rank: what cannot be
+// written is counted and dropped.
 #pragma once
 
 #include <cstddef>

@@ -11,8 +11,8 @@
 
 namespace {
 
-// True if the directory is ours: the lock is held from now on and nothing has ended here before. Without
-// it some agent may already have declared that this incarnation never started.
+// True if the directory is ours: the lock is held from now on and nothing has ended here before.
+// Without it some agent may already have declared that this incarnation never started.
 bool take_lock() {
   int fd = open("lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) return false;

@@ -68,7 +68,8 @@ void OomWatch::begin() {
     *group++ = 0;
     ++controllers;
     const char* format = nullptr;
-    if (strstr(controllers, "memory") != nullptr) format = "/sys/fs/cgroup/memory%s/memory.oom_control";
+    if (strstr(controllers, "memory") != nullptr)
+      format = "/sys/fs/cgroup/memory%s/memory.oom_control";
     if (*controllers == 0) format = "/sys/fs/cgroup%s/memory.events";
     if (format == nullptr) continue;
     char path[sizeof path_];

@@ -1,4 +1,5 @@
-// Was it the kernel's out-of-memory killer? Asked only after a rank was ended by KILL that we did not send.
+// Was it the kernel's out-of-memory killer? Asked only after a rank was ended by KILL that we did
+// not send.
 #pragma once
 
 #include <stdint.h>
@@ -6,12 +7,13 @@
 
 namespace regrow::shim {
 
-// Remembers where this process's memory cgroup counts OOM kills and what the counter says; v2, v1 or
-// hybrid. Finds nothing, silently, where there is none.
+// Remembers where this process's memory cgroup counts OOM kills and what the counter says; v2, v1
+// or hybrid. Finds nothing, silently, where there is none.
 class OomWatch {
  public:
   void begin();
-  // True if the counter rose since begin(), or the kernel log says that `pid` was killed since then.
+  // True if the counter rose since begin(), or the kernel log says that `pid` was killed since
+  // then.
   bool killed(pid_t pid) const;
 
  private:

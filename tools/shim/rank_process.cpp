@@ -26,8 +26,8 @@ namespace {
 }
 
 void reset_signals() {
-  // By system call: the library refuses to touch the two signals that it keeps for itself, but a parent
-  // far away may have had them ignored.
+  // By system call: the library refuses to touch the two signals that it keeps for itself, but a
+  // parent far away may have had them ignored.
   char defaults[64] = {};  // struct sigaction as the kernel has it; all zero = SIG_DFL
   for (int number = 1; number < NSIG; ++number) {
     syscall(SYS_rt_sigaction, number, defaults, nullptr, 8);
@@ -37,10 +37,11 @@ void reset_signals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// The service's soft limits come from whoever started it; its hard limits from whoever runs the host.
+// The service's soft limits come from whoever started it; its hard limits from whoever runs the
+// host.
 bool set_limits(const StartFile& start) {
-  static constexpr int kToHard[] = {RLIMIT_AS,      RLIMIT_CPU,        RLIMIT_DATA,  RLIMIT_FSIZE,
-                                    RLIMIT_MEMLOCK, RLIMIT_NPROC,      RLIMIT_RSS,   RLIMIT_SIGPENDING,
+  static constexpr int kToHard[] = {RLIMIT_AS,       RLIMIT_CPU,   RLIMIT_DATA, RLIMIT_FSIZE,
+                                    RLIMIT_MEMLOCK,  RLIMIT_NPROC, RLIMIT_RSS,  RLIMIT_SIGPENDING,
                                     RLIMIT_MSGQUEUE, RLIMIT_LOCKS};
   for (int resource : kToHard) {
     struct rlimit limit;
@@ -48,7 +49,8 @@ bool set_limits(const StartFile& start) {
     limit.rlim_cur = limit.rlim_max;
     setrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
   }
-  // An unlimited stack would change the layout of memory and of what exec accepts; 8 MiB is the norm.
+  // An unlimited stack would change the layout of memory and of what exec accepts; 8 MiB is the
+  // norm.
   struct rlimit stack;
   if (getrlimit(RLIMIT_STACK, &stack) == 0) {
     constexpr rlim_t kNormal = 8u << 20;
@@ -97,7 +99,8 @@ void exec_by_path(const StartFile& start) {
   int worst = ENOENT;
   for (const char* at = path != nullptr ? path : "/usr/bin:/bin"; at != nullptr;) {
     const char* colon = strchr(at, ':');
-    int length = static_cast<int>(colon != nullptr ? colon - at : static_cast<ptrdiff_t>(strlen(at)));
+    int length =
+        static_cast<int>(colon != nullptr ? colon - at : static_cast<ptrdiff_t>(strlen(at)));
     char full[PATH_MAX];
     if (length > 0 && snprintf(full, sizeof full, "%.*s/%s", length, at, program) < PATH_MAX) {
       execve(full, start.argv, start.envp);
@@ -141,7 +144,8 @@ pid_t fork_rank(const StartFile& start, int stdout_fd, int stderr_fd, int failur
   if (pid == 0) {
     become_rank(start, stdout_fd, stderr_fd, failure_fd, original_oom_score, shim);
   }
-  // Also here, so that a signal to the group cannot come too early; fails harmlessly after the exec.
+  // Also here, so that a signal to the group cannot come too early; fails harmlessly after the
+  // exec.
   if (pid > 0) setpgid(pid, pid);
   return pid;
 }

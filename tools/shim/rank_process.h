@@ -1,7 +1,9 @@
-// Forks the rank and puts it into the state that a rank may count on; says in words why an exec failed.
+// Forks the rank and puts it into the state that a rank may count on; says in words why an exec
+// failed.
 //
-// What a rank inherits is set, never passed on by accident: descriptors 0, 1, 2 only, empty signal mask,
-// default dispositions, limits, all CPUs, umask, its own process group, and death if the shim dies.
+// What a rank inherits is set, never passed on by accident: descriptors 0, 1, 2 only, empty signal
+// mask, default dispositions, limits, all CPUs, umask, its own process group, and death if the shim
+// dies.
 #pragma once
 
 #include <sys/types.h>

@@ -137,7 +137,8 @@ void Shim::loop() {
                                     {streams_[1].fd, POLLIN, 0}};
     int clients = client_count_;
     for (int i = 0; i < clients; ++i) fds[5 + i] = {clients_[i], POLLIN, 0};
-    if (poll(fds, static_cast<nfds_t>(5 + clients), poll_timeout_ms()) < 0 && errno != EINTR) return;
+    if (poll(fds, static_cast<nfds_t>(5 + clients), poll_timeout_ms()) < 0 && errno != EINTR)
+      return;
     // The exec's outcome before the end: a short rank can show both at once.
     if (fds[2].revents != 0) on_failure_pipe();
     for (int i = 0; i < 2; ++i) {
@@ -179,7 +180,8 @@ void Shim::on_signal() {
   siginfo_t info = {};
   if (waitid(P_PID, static_cast<id_t>(leader_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
   if (info.si_pid == 0) return;
-  // The zombie still holds the group's number: what is signalled now cannot be somebody else's group.
+  // The zombie still holds the group's number: what is signalled now cannot be somebody else's
+  // group.
   kill(-leader_, SIGKILL);
   int status = 0;
   waitpid(leader_, &status, 0);
@@ -216,7 +218,8 @@ void Shim::sweep() {
 }
 
 void Shim::finish() {
-  // Strangers may hold the pipes, so an end of file may never come; what is there now is all that is ours.
+  // Strangers may hold the pipes, so an end of file may never come; what is there now is all that
+  // is ours.
   int64_t until_us = monotonic_us() + kDrainLimit_us;
   for (Stream& stream : streams_) {
     while (drain(stream, kMostPerTurn) && monotonic_us() < until_us) {
@@ -238,12 +241,12 @@ void Shim::finish() {
 
 void Shim::write_exit(const char* state) {
   Text<4096> head;
-  head.add("%s\nstate %s\ncode %d\nsignal %d\nended_by_us %d\nforced %d\nout_of_memory %d\n", kExitMagic,
-           state, exit_code_, exit_signal_, ended_by_us_, forced_, out_of_memory_);
+  head.add("%s\nstate %s\ncode %d\nsignal %d\nended_by_us %d\nforced %d\nout_of_memory %d\n",
+           kExitMagic, state, exit_code_, exit_signal_, ended_by_us_, forced_, out_of_memory_);
   head.add("pid %d\nstart_time %llu\nstarted_us %" PRId64 "\nleader_ended_us %" PRId64
            "\ngroup_gone_us %" PRId64 "\nmessage %s\n",
-           failed_ ? 0 : pid_, failed_ ? 0 : start_time_, started_us_, leader_ended_us_, group_gone_us_,
-           message_.c_str());
+           failed_ ? 0 : pid_, failed_ ? 0 : start_time_, started_us_, leader_ended_us_,
+           group_gone_us_, message_.c_str());
   static char all[4096 + 2 * (kLastWordsBytes + 64)];
   size_t size = head.size();
   memcpy(all, head.c_str(), size);
@@ -301,7 +304,8 @@ void Shim::on_client(int index) {
   int fd = clients_[index];
   char packet[kMaxPacketBytes + 1];
   ssize_t n = recv(fd, packet, kMaxPacketBytes, MSG_DONTWAIT);
-  // An agent that ends with news of ours unread resets the connection; its last command is still behind.
+  // An agent that ends with news of ours unread resets the connection; its last command is still
+  // behind.
   if (n < 0 && errno == ECONNRESET) n = recv(fd, packet, kMaxPacketBytes, MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) {
@@ -324,7 +328,8 @@ void Shim::obey(const char* command) {
     int number = signal_number(signal);
     stop(number != 0 ? number : SIGTERM, strcmp(scope, "group") == 0, grace_us);
   } else if (strncmp(command, "stop", 4) == 0) {
-    stop(start_.stop_signal != 0 ? start_.stop_signal : SIGTERM, start_.stop_group, start_.grace_us);
+    stop(start_.stop_signal != 0 ? start_.stop_signal : SIGTERM, start_.stop_group,
+         start_.grace_us);
   }
 }
 

@@ -1,10 +1,11 @@
-// One rank's keeper: starts it, stores its output, stops it when asked, ends what it leaves, tells how it
-// ended. Single-threaded, one poll loop; lives as long as the rank and outlives the agent.
+// One rank's keeper: starts it, stores its output, stops it when asked, ends what it leaves, tells
+// how it ended. Single-threaded, one poll loop; lives as long as the rank and outlives the agent.
 //
 //   Shim shim;
 //   return shim.run();   // in the incarnation's directory, with the lock held
 //
-// Phases: starting (forked, exec not yet known) -> running -> ending (leader gone, others being ended)
+// Phases: starting (forked, exec not yet known) -> running -> ending (leader gone, others being
+// ended)
 // -> done (exit file there).
 #pragma once
 

@@ -28,7 +28,8 @@ struct StartFile {
   int64_t grace_us = 10'000'000;
 };
 
-// Reads "start" in the current directory. False, with a sentence in `problem`, if it cannot be used.
+// Reads "start" in the current directory. False, with a sentence in `problem`, if it cannot be
+// used.
 bool read_start_file(StartFile& start, Message& problem);
 
 // The value of NAME in the rank's environment, or null.
