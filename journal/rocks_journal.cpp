@@ -11,6 +11,7 @@
 #include "journal/codec.h"
 #include "journal/journal_directory.h"
 #include "journal/journal_lock.h"
+#include "journal/log_tail.h"
 #include "journal/rocks_store.h"
 
 namespace regrow {
@@ -175,6 +176,13 @@ JournalResult<std::unique_ptr<RocksJournal>> RocksJournal::open(
     auto lock = JournalLock::take(options.directory + "/lock");
     if (!lock) return lock.error();
     impl->lock = std::move(*lock);
+
+    // Under the lock: nobody is writing the log that we look at.
+    LogTail tail = look_at_log_tail(options.directory + "/db");
+    if (tail.unfinished_bytes > 0) {
+      warn(tail.file + ": ends with an unfinished write (" + std::to_string(tail.unfinished_bytes) +
+           " bytes), as after a crash; it is dropped");
+    }
   }
 
   auto store = rocks::open_store(options, rocks::Recovery::strict_middle);

@@ -89,6 +89,9 @@ JournalResult<std::unique_ptr<Store>> open_store(const RocksJournalOptions& opti
   auto store = std::make_unique<Store>();
   store->directory = options.directory;
   std::string path = options.directory + "/db";
+  std::error_code ignored;
+  if (!options.read_only)
+    std::filesystem::create_directory(path, ignored);  // RocksDB warns if it has to
   rocksdb::DB* db = nullptr;
   rocksdb::Status status =
       options.read_only ? rocksdb::DB::OpenForReadOnly(base, path, families, &store->families, &db)

@@ -239,6 +239,23 @@ bool give_up_slots(T& t, JobLive& live) {
   return any;
 }
 
+ev::ProgressSampled progress_sample(const JobLive& live) {
+  ev::ProgressSampled sample{live.max_step, live.loss, 0, {}};
+  std::vector<double> seconds;
+  double worst = 0;
+  for (const auto& [rank, progress] : live.progress) {
+    if (progress.report.step_seconds <= 0) continue;
+    seconds.push_back(progress.report.step_seconds);
+    if (progress.report.step_seconds <= worst) continue;
+    worst = progress.report.step_seconds;
+    sample.slowest_rank = rank;
+  }
+  if (seconds.empty()) return sample;
+  std::nth_element(seconds.begin(), seconds.begin() + seconds.size() / 2, seconds.end());
+  sample.median_step_seconds = seconds[seconds.size() / 2];
+  return sample;
+}
+
 void on_progress(T& t, JobLive& live, const in::Progress& m) {
   const ProgressReport& p = m.report;
   const JobState& s = t.state();
@@ -260,8 +277,17 @@ void on_progress(T& t, JobLive& live, const in::Progress& m) {
   if (p.step >= 0 && !std::isnan(p.loss)) live.loss = p.loss;
   if (live.max_step >= 0 && s.phase == Phase::running && now - std::max(live.sampled_at, s.running_since) >= kSampleEvery) {
     live.sampled_at = now;
-    t.record(ev::ProgressSampled{live.max_step, live.loss, p.step_seconds, p.key.rank}, "sampled");
+    t.record(progress_sample(live), "sampled");
   }
+}
+
+// Past incidents are forgotten only by a job that came further than they did.
+bool came_further(const JobState& s, const JobLive& live) {
+  return live.max_step >= 0 ? live.max_step > s.best_step : live.advanced_at > s.running_since;
+}
+
+bool has_counting(const JobState& s) {
+  return std::any_of(s.incidents.begin(), s.incidents.end(), [](const Incident& i) { return i.counts; });
 }
 
 void on_tick(T& t, JobLive& live) {
@@ -275,9 +301,8 @@ void on_tick(T& t, JobLive& live) {
     t.decision().reissue = true;
   }
   advance(t, live);
-  if (s.phase == Phase::running && s.stage == Stage::none && live.advanced_at > s.running_since) {
-    bool counting = std::any_of(s.incidents.begin(), s.incidents.end(), [](const Incident& i) { return i.counts; });
-    if (counting && t.now().time >= t.now().deadline(s.running_since, s.spec.healthy_for))
+  if (s.phase == Phase::running && s.stage == Stage::none && came_further(s, live)) {
+    if (has_counting(s) && t.now().time >= t.now().deadline(s.running_since, s.spec.healthy_for))
       t.record(ev::BudgetRefilled{static_cast<uint32_t>(s.incidents.size())},
                "ran with progress for " + seconds_text(s.spec.healthy_for) + ": past incidents no longer count");
   }
@@ -336,11 +361,10 @@ std::optional<Time> deadline(const JobState& s, const JobLive& live, Now now) {
   if (s.stage == Stage::spawning) consider(job::progress_deadline(s, live, now));
   if (s.phase == Phase::running && s.stage == Stage::none) {
     consider(job::progress_deadline(s, live, now));
-    bool counting = std::any_of(s.incidents.begin(), s.incidents.end(), [](const Incident& i) { return i.counts; });
     Time refill = now.deadline(s.running_since, s.spec.healthy_for);
     // Without progress yet it is looked at again later, not in a busy loop.
-    if (counting && s.stage == Stage::none)
-      consider(std::max(refill, live.advanced_at > s.running_since ? refill : now.time + kHostUnreachableAfter));
+    if (job::has_counting(s))
+      consider(std::max(refill, job::came_further(s, live) ? refill : now.time + kHostUnreachableAfter));
   }
   return first;
 }

@@ -119,12 +119,18 @@ void open_new(T& t, JobLive& live, const Slot& slot, const RankReport& report, V
 
 void fail(T& t, const std::string& why) { t.record(ev::EndDecided{Phase::failed, {}}, why); }
 
-// The same program failure at the same step twice: a bug, not bad luck.
+// Where no steps are known, a long run is the only sign of progress.
+bool ran_long(const JobState& s, const Incident& i) {
+  return i.step < 0 && s.running_since.us != 0 && i.at - s.running_since >= s.spec.healthy_for;
+}
+
+// The same program failure at the same step twice: a bug, not bad luck. However long it ran in between:
+// it has not come any further.
 bool same_bug_again(const JobState& s, const Incident& now) {
   if (now.failure_class != FailureClass::program || now.peer_error || s.incidents.size() < 2) return false;
   const Incident& before = s.incidents[s.incidents.size() - 2];
-  return before.counts && before.failure_class == now.failure_class && before.signature == now.signature &&
-         before.step == now.step;
+  return before.failure_class == now.failure_class && before.signature == now.signature &&
+         before.step == now.step && !ran_long(s, now);
 }
 
 // Empty if the job may go on after this incident.
@@ -150,8 +156,7 @@ bool judge_incident(T& t, JobLive& live) {
   const JobState& s = t.state();
   Incident incident = *open_incident(s);
   incident.step = std::max(incident.step, live.max_step);
-  bool ran_long = s.running_since.us != 0 && incident.at - s.running_since >= s.spec.healthy_for;
-  bool progressed = incident.step > s.best_step || ran_long;
+  bool progressed = incident.step > s.best_step || ran_long(s, incident);
   uint32_t without = progressed ? 0 : s.without_progress + 1;
   std::string why_not = why_it_must_fail(s, incident);
   if (!why_not.empty()) {
@@ -249,6 +254,20 @@ RankIndex slowest(const JobState& s, const JobLive& live) {
   return worst;
 }
 
+// When the rank that has not moved for the longest time moved last; ranks that never show a step (only
+// rank 0 may print) do not count. Nothing before the first step of this generation.
+std::optional<Time> first_to_stall(const JobState& s, const JobLive& live) {
+  std::optional<Time> first;
+  for (const auto& [rank, progress] : live.progress) {
+    const Slot& slot = s.slots[rank.value];
+    if (!is_active(slot) || slot.incarnation != progress.incarnation) continue;
+    Time moved = s.spec.progress_pattern.empty() ? progress.output_advanced_at : progress.step_advanced_at;
+    if (moved <= s.running_since) continue;
+    if (!first || moved < *first) first = moved;
+  }
+  return first;
+}
+
 std::vector<Watch> watches(const JobState& s, const JobLive& live, Now now) {
   std::vector<Watch> all;
   if (s.stage == Stage::spawning) {
@@ -269,13 +288,14 @@ std::vector<Watch> watches(const JobState& s, const JobLive& live, Now now) {
     }
   }
   bool moved = live.advanced_at > s.running_since;
-  if (moved && s.spec.timeouts.progress.us > 0)
-    all.push_back({now.deadline(live.advanced_at, s.spec.timeouts.progress),
-                   "hung: the job made no progress for " + seconds_text(s.spec.timeouts.progress),
-                   FailureClass::hang, slowest(s, live)});
-  if (!moved && s.spec.timeouts.start.us > 0 && !s.spec.progress_pattern.empty())
+  if (auto stalled = first_to_stall(s, live); stalled && s.spec.timeouts.progress.us > 0)
+    all.push_back({now.deadline(*stalled, s.spec.timeouts.progress),
+                   "hung: no progress for " + seconds_text(s.spec.timeouts.progress), FailureClass::hang,
+                   slowest(s, live)});
+  bool watched = !s.spec.progress_pattern.empty() || s.spec.timeouts.progress.us > 0;
+  if (!moved && s.spec.timeouts.start.us > 0 && watched)
     all.push_back({now.deadline(s.running_since, s.spec.timeouts.start),
-                   "stuck in start-up: no step for " + seconds_text(s.spec.timeouts.start),
+                   "stuck in start-up: no sign of progress for " + seconds_text(s.spec.timeouts.start),
                    FailureClass::hang, slowest(s, live)});
   return all;
 }

@@ -35,8 +35,15 @@ TEST_CASE("a loss and its recovery read as a story") {
   ev::IncidentOpened incident;
   incident.incident = 1;
   incident.rank = {2};
-  CHECK(told(event(incident, "process died: killed by signal 9 (SIGKILL), not by us")) ==
-        "incident 1, rank 2: process died: killed by signal 9 (SIGKILL), not by us");
+  CHECK(told(event(incident, "rank 2 (h2/sim0) was killed by signal 9, not by us")) ==
+        "incident 1: rank 2 (h2/sim0) was killed by signal 9, not by us");
+
+  ev::StageEntered stage;
+  stage.stage = Stage::backing_off;
+  CHECK(told(event(stage, "no back-off")) == "(nothing)");
+  stage.not_before = {1'000'000'000'000'000 + 2'000'000};
+  CHECK(told(event(stage, "second restart without progress")) ==
+        "waiting 2.0 s: second restart without progress");
 
   ev::RecoveryPlanned plan;
   plan.generation = {2};

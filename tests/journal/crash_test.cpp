@@ -91,8 +91,13 @@ TEST_CASE("a torn tail costs the torn event and nothing else", "[crash]") {
     Damaged journal;
     std::string log = newest_log(journal.path);
     fs::resize_file(log, fs::file_size(log) - bytes);
-    auto opened = must_open(small_journal(journal.path));
+    std::vector<std::string> warnings;
+    auto options = small_journal(journal.path);
+    options.on_warning = [&](const std::string& text) { warnings.push_back(text); };
+    auto opened = must_open(options);
     CHECK(check_known_prefix(*opened) == 399);
+    REQUIRE(warnings.size() == 1);
+    CHECK_THAT(warnings[0], Contains(log) && Contains("unfinished write"));
     append_known(*opened, 5);
     CHECK(check_known_prefix(*opened) == 404);
   }
@@ -104,6 +109,17 @@ TEST_CASE("garbage behind the end is dropped", "[crash]") {
     std::ofstream(newest_log(journal.path), std::ios::app | std::ios::binary)
         << std::string(300, filling);
     CHECK(check_known_prefix(*must_open(small_journal(journal.path))) == 400);
+  }
+}
+
+TEST_CASE("opening a new journal, and one that was closed, has nothing to report", "[crash]") {
+  TempDir dir;
+  auto options = small_journal(dir / "j");
+  options.on_warning = [](const std::string& text) { FAIL(text); };
+  for (uint64_t round = 0; round < 4; ++round) {
+    auto journal = must_open(options);
+    CHECK(check_known_prefix(*journal) == round * 500);
+    append_known(*journal, 500, 7);
   }
 }
 

@@ -133,7 +133,7 @@ void SimAgent::heartbeat() {
       if (p.alive && !p.dying) {
         ProgressReport r;
         r.key = key;
-        r.step = p.step;
+        r.step = world_.training.plan(key.job).spec.progress_pattern.empty() ? -1 : p.step;
         r.loss = 1.0 / static_cast<double>(p.step + 2);
         r.step_seconds = 0.5;
         r.output_us = r.step_us = p.step_at.us;
@@ -248,7 +248,7 @@ void SimAgent::end(Process& p, int32_t exit_code, int32_t signal, const std::str
   p.report.exit_code = exit_code;
   p.report.signal = signal;
   p.report.error_line = p.report.last_words = error_line;
-  p.report.last_step = p.step;
+  p.report.last_step = world_.training.plan(p.key().job).spec.progress_pattern.empty() ? -1 : p.step;
   p.report.ended_by_us = p.stop_requested;
   p.report.leader_ended_us = world_.loop.now().us;
   if (!p.stop_requested) world_.process_ended_itself(p);

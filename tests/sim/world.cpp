@@ -254,6 +254,7 @@ void World::appended(const EventRecord& r) {
   if (auto* e = std::get_if<ev::DevicesGranted>(&r.event); e != nullptr && !e->dirty.empty()) mark("dirty lease");
   if (auto* e = std::get_if<ev::SlotEnded>(&r.event); e != nullptr && e->lost) mark("slot lost");
   if (r.reason.find("superseded") != std::string::npos) mark("superseded");
+  if (on_appended) on_appended(r);
 }
 
 void World::handled(const EntityHost& host, const Envelope& envelope, const Outbox&) {

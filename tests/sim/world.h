@@ -35,7 +35,10 @@ class World : public Outside, public AgentWorld {
   uint64_t starts() const { return started_.size(); }
   std::map<std::string, uint64_t>& marks() { return marks_; }
 
-  // Called after each record has become durable.
+  Loop& loop() { return loop_; }
+
+  // Called for each record when it is decided, and when it has become durable.
+  std::function<void(const EventRecord&)> on_appended;
   std::function<void(const EventRecord&)> on_durable;
 
  private:

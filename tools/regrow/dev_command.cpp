@@ -99,6 +99,7 @@ class Dev {
   bool ready_ = false;
   bool failed_ = false;
   bool hurry_ = false;  // a second Ctrl-C
+  int ended_by_ = 0;    // the signal
 };
 
 ChildSpec Dev::controller() const {
@@ -155,7 +156,11 @@ bool Dev::turn(Clock::time_point until) {
   pollfd waits[] = {{signals_.fd(), POLLIN, 0}, {inbox_.fd(), POLLIN, 0}};
   poll(waits, 2, static_cast<int>(std::clamp<int64_t>(wait, 0, 60000)));
   bool asked = false;
-  while (auto signal = signals_.take()) asked = asked || *signal != SIGCHLD;
+  while (auto signal = signals_.take()) {
+    if (*signal == SIGCHLD) continue;
+    asked = true;
+    ended_by_ = *signal;
+  }
   keeper_.reap();
   if (!failed_ && !keeper_.start_due()) failed_ = true;
   for (const auto& news : inbox_.take()) {
@@ -174,7 +179,8 @@ bool Dev::wait_for_end(const std::string& name_prefix, milliseconds limit) {
 // journal stays as it was, and the next start goes on from the newest checkpoints.
 void Dev::end_all() {
   keeper_.stop_restarting();
-  if (ready_) complain("ending the cluster and its ranks (Ctrl-C again: at once)");
+  std::string why = ended_by_ == SIGTERM ? "SIGTERM: " : ended_by_ == SIGHUP ? "SIGHUP: " : "";
+  if (ready_) complain(why + "ending the cluster and its ranks (Ctrl-C again: at once)");
   keeper_.signal("controller", SIGTERM);
   if (!wait_for_end("controller", kControllerEnds)) keeper_.signal("controller", SIGKILL);
   keeper_.signal("agent", SIGTERM);

@@ -26,6 +26,8 @@ constexpr auto kPlainProgressEvery = seconds(10);
 constexpr auto kSecondCtrlC = seconds(2);
 // The last events may come a little after the answer that says the job has ended.
 constexpr auto kLastEvents = seconds(2);
+// A controller that is away for so long was ended, not restarted.
+constexpr auto kGiveUp = std::chrono::minutes(10);
 constexpr Duration kPollPatience = Duration::seconds(2);
 
 struct News {
@@ -91,6 +93,7 @@ class Follower {
   void tell(const std::string& text);
   void show_progress();
   bool over() const;
+  bool given_up() const;
   int finish();
 
   Cli& cli_;
@@ -105,6 +108,7 @@ class Follower {
   bool cancel_asked_ = false;
   bool leave_ = false;
   bool disconnected_ = false;
+  Clock::time_point disconnected_at_;
   bool unread_ = false;                 // nobody reads stdout any more
   int64_t told_step_ = -2;
   Clock::time_point told_at_ = Clock::now();
@@ -189,15 +193,16 @@ void Follower::take(const News& news) {
     if (final && !ended_seen_) ended_seen_ = Clock::now();
     if (!final) ended_seen_.reset();
   }
-  if (news.watch_state && !cli_.json()) {
+  if (news.watch_state) {
     bool lost = !news.trouble.empty();
-    if (lost && !disconnected_) {
+    if (lost && !disconnected_) disconnected_at_ = Clock::now();
+    if (lost && !disconnected_ && !cli_.json()) {
       unread_ = !line_.print(clock_text(std::chrono::duration_cast<std::chrono::microseconds>(
                                             std::chrono::system_clock::now().time_since_epoch())
                                             .count()) +
                                  "  the controller is gone; waiting for it, the ranks run on",
                              Tone::warning);
-    } else if (!lost && disconnected_) {
+    } else if (!lost && disconnected_ && !cli_.json()) {
       unread_ = !line_.print("          the controller is back", Tone::good);
     }
     disconnected_ = lost;
@@ -237,13 +242,18 @@ void Follower::show_progress() {
 }
 
 bool Follower::over() const {
-  if (leave_ || unread_) return true;
+  if (leave_ || unread_ || given_up()) return true;
   if (detach_at_ && Clock::now() >= *detach_at_) return true;
   return ended_seen_ && (ended_event_ || Clock::now() - *ended_seen_ > kLastEvents);
 }
 
+bool Follower::given_up() const { return disconnected_ && Clock::now() - disconnected_at_ > kGiveUp; }
+
 int Follower::finish() {
   line_.clear();
+  if (given_up() && !leave_) {
+    fail(kExitUnreachable, "the controller has been away for ten minutes. Once it is back:  " + come_back());
+  }
   if (ended_seen_) return report_end(cli_, *job_);
   if (!unread_) complain("detached; job " + std::to_string(options_.job) + " goes on. To come back:  " + come_back());
   return kExitInterrupted;

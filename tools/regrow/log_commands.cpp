@@ -46,7 +46,7 @@ class LogPrinter {
   void make_readers();
   bool drain(Reader& reader);
   bool put(Reader& reader, const std::string& data);
-  bool put_line(const Reader& reader, std::string_view line);
+  std::string shown(const Reader& reader, std::string_view line) const;
   void note(const Reader& reader, const std::string& text);
   void look_for_restarts();
   bool ended();
@@ -86,27 +86,29 @@ void LogPrinter::note(const Reader& reader, const std::string& text) {
   complain("rank " + std::to_string(reader.rank) + ": " + one_line(text));
 }
 
-bool LogPrinter::put_line(const Reader& reader, std::string_view line) {
+std::string LogPrinter::shown(const Reader& reader, std::string_view line) const {
   if (cli_.json()) {
     Json out{{"rank", reader.rank},
              {"incarnation", reader.query.incarnation.value},
              {"stream", reader.query.stream},
              {"line", std::string(line)}};
-    return say(dump(out) + "\n");
+    return dump(out) + "\n";
   }
   std::string text = cli_.terminal.width > 0 ? lines_of(line) : std::string(line);
   if (readers_.size() > 1) text = "rank " + std::to_string(reader.rank) + " | " + text;
-  return say(text + "\n");
+  return text + "\n";
 }
 
+// One write per chunk: a flooded log has millions of lines.
 bool LogPrinter::put(Reader& reader, const std::string& data) {
   reader.unfinished += data;
   size_t begin = 0;
+  std::string text;
   for (size_t end; (end = reader.unfinished.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    if (!put_line(reader, std::string_view(reader.unfinished).substr(begin, end - begin))) return false;
+    text += shown(reader, std::string_view(reader.unfinished).substr(begin, end - begin));
   }
   reader.unfinished.erase(0, begin);
-  return true;
+  return text.empty() || say(text);
 }
 
 // Prints what there is now. False if the log cannot be read at present.
@@ -138,7 +140,7 @@ void LogPrinter::look_for_restarts() {
     uint32_t newest = newest_[reader.rank];
     if (!reader.started || newest <= reader.query.incarnation.value) continue;
     drain(reader);
-    if (!reader.unfinished.empty()) put_line(reader, reader.unfinished);
+    if (!reader.unfinished.empty()) say(shown(reader, reader.unfinished));
     reader.unfinished.clear();
     note(reader, "started again as incarnation " + std::to_string(newest));
     reader.query.incarnation = {newest};
@@ -172,7 +174,7 @@ int LogPrinter::run() {
     std::this_thread::sleep_for(kFollowPause);
   }
   for (auto& reader : readers_) {
-    if (!reader.unfinished.empty() && !unread_) put_line(reader, reader.unfinished);
+    if (!reader.unfinished.empty() && !unread_) say(shown(reader, reader.unfinished));
   }
   if (readers_.empty()) complain("job " + std::to_string(job_) + " has not started any rank yet");
   return readable || readers_.empty() ? kExitOk : kExitJobFailed;

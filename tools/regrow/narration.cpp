@@ -68,8 +68,12 @@ Sentence job_ended(const Json& event) {
   return {with_reason("job " + phase, event), tone};
 }
 
-Sentence stage_entered(const Json& event) {
-  return {with_reason(get<std::string>(child(event, "fields"), "stage"), event), Tone::quiet};
+// Only a real pause is worth a line.
+std::optional<Sentence> stage_entered(const Json& event) {
+  const Json& f = child(event, "fields");
+  auto pause = get<int64_t>(f, "not_before") - get<int64_t>(event, "time_us");
+  if (get<std::string>(f, "stage") != "backing_off" || pause <= 0) return std::nullopt;
+  return Sentence{with_reason("waiting " + span_text(pause), event), Tone::warning};
 }
 
 // A rank's own exit is told by its job (incident_opened); of a stop on request nobody wants a line each.
@@ -91,13 +95,11 @@ std::optional<Sentence> narrate(const Json& event) {
   const Json& f = child(event, "fields");
   auto number = [&](const char* key) { return std::to_string(get<uint64_t>(f, key)); };
 
-  if (kind == "job_created") {
-    return Sentence{"accepted" + by_whom(event), Tone::plain};
-  }
   if (kind == "waiting_noted") return Sentence{with_reason("waiting", event), Tone::warning};
   if (kind == "slots_placed") return Sentence{"placed on " + hosts_text(child(f, "placements")), Tone::plain};
   if (kind == "incident_opened") {
-    return Sentence{with_reason("incident " + number("incident") + ", " + rank_text(f), event), Tone::bad};
+    // The reason names rank, host and cause.
+    return Sentence{with_reason("incident " + number("incident"), event), Tone::bad};
   }
   if (kind == "incident_reclassified") {
     return Sentence{with_reason("the root of incident " + number("incident") + " is " + rank_text(f), event),
@@ -107,11 +109,7 @@ std::optional<Sentence> narrate(const Json& event) {
     bool first = get<uint64_t>(f, "incident") == 0;
     return Sentence{with_reason(first ? "starting" : "recovering", event), first ? Tone::plain : Tone::warning};
   }
-  if (kind == "stage_entered") {
-    std::string stage = get<std::string>(f, "stage");
-    if (stage == "backing_off") return stage_entered(event);
-    return std::nullopt;
-  }
+  if (kind == "stage_entered") return stage_entered(event);
   if (kind == "generation_started") return generation_started(event);
   if (kind == "generation_running") {
     return Sentence{"generation " + number("generation") + " runs", Tone::good};
