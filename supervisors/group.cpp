@@ -31,7 +31,7 @@ void advance(T& t) {
       if (m != nullptr && is_active(*m)) return;
     }
     t.record(ev::GroupStopped{s.generation},
-             std::to_string(s.stopping.size()) + " ranks have ended, nothing they started is left");
+             count_text(s.stopping.size(), "rank") + " stopped, nothing they started is left");
   } else if (s.stage == GroupStage::starting) {
     for (const SpawnCommand& c : s.commands) {
       const Member* m = find_member(s, c.key.rank);

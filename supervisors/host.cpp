@@ -65,7 +65,10 @@ void answer_inventory(T& t, HostLive& live, const std::vector<RankReport>& repor
     report.state = rebooted ? ProcessState::gone : ProcessState::unknown;
     report.message = rebooted ? "the host was rebooted" : "the agent has no record of it";
     t.send(rank_of(a.key), in::InventoryReport{t.state().name, report, live.session});
+    // An order to start it may be waiting behind this answer. It is over: the agent must not start it now.
+    if (rebooted) answer.kill.push_back(a.key);
   }
+  live.asked_at = t.now().time;
   t.effect(answer);
 }
 

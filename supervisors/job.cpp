@@ -58,42 +58,48 @@ Verdict lost_verdict(const std::string& why) {
   return {FailureClass::infrastructure, "host lost", false, false, "lost: " + why};
 }
 
-void on_slot_ended(T& t, JobLive& live, const in::RankStatus& m) {
-  const JobState& s = t.state();
+// Did somebody ask for this end? Then it is no loss.
+bool was_asked_for(const JobState& s, const in::RankStatus& m) {
+  if (s.stage != Stage::stopping || !contains(s.stop, m.rank)) return false;
+  bool stopped = m.report.ended_by_us || m.report.state == ProcessState::never_started;
+  return stopped || m.process == Process::lost || s.end_phase != Phase::queued || s.desired != Desired::run;
+}
+
+void record_slot_ended(T& t, const in::RankStatus& m) {
   const RankReport& r = m.report;
-  bool lost = m.process == Process::lost;
   ev::SlotEnded ended;
   ended.rank = m.rank;
   ended.incarnation = m.incarnation;
-  ended.lost = lost;
+  ended.lost = m.process == Process::lost;
   ended.ended_by_us = r.ended_by_us;
   ended.exit_code = r.exit_code;
   ended.signal = r.signal;
-  bool stopped = r.ended_by_us || r.state == ProcessState::never_started;
-  bool asked_for = s.stage == Stage::stopping && contains(s.stop, m.rank) &&
-                   (stopped || lost || s.end_phase != Phase::queued || s.desired != Desired::run);
-  ended.succeeded = !lost && r.state == ProcessState::exited && r.exit_code == 0 && r.signal == 0 &&
+  ended.succeeded = !ended.lost && r.state == ProcessState::exited && r.exit_code == 0 && r.signal == 0 &&
                     !r.ended_by_us;
-  Verdict verdict = judge(r);
-  if (lost) {
-    verdict = lost_verdict(m.why);
+  if (ended.lost) {
     ended.message = m.why;
+  } else if (r.ended_by_us) {
+    ended.message = r.forced && !t.state().force_stop ? "did not stop in time: killed" : "stopped on request";
   } else {
-    ended.message = ended.succeeded ? "exited with 0" : r.ended_by_us ? "stopped on request" : verdict.text;
-    if (r.ended_by_us && r.forced) ended.message = "did not stop in time: killed";
+    ended.message = ended.succeeded ? "exited with 0" : judge(r).text;
   }
-  t.record(ended, rank_text(s, m.rank) + ": " + ended.message);
-  const Slot& slot = t.state().slots[m.rank.value];
+  std::string reason = rank_text(t.state(), m.rank) + ": " + ended.message;
+  t.record(std::move(ended), std::move(reason));
+}
+
+void on_slot_ended(T& t, JobLive& live, const in::RankStatus& m) {
+  const JobState& s = t.state();
+  bool asked_for = was_asked_for(s, m);
+  record_slot_ended(t, m);
+  Slot slot = s.slots[m.rank.value];
   if (asked_for || is_terminal(s.phase)) {
     advance(t, live);
-  } else if (ended.succeeded && s.stage != Stage::stopping) {
-    finish_if_done(t);
-    advance(t, live);
-  } else if (ended.succeeded) {
-    // Finished by itself while the others are being stopped: it starts again with them.
+  } else if (slot.succeeded) {
+    // One that finishes by itself while the others are being stopped starts again with them.
+    if (s.stage != Stage::stopping) finish_if_done(t);
     advance(t, live);
   } else {
-    on_loss(t, live, slot, r, verdict, false);
+    on_loss(t, live, slot, m.report, m.process == Process::lost ? lost_verdict(m.why) : judge(m.report), false);
   }
 }
 
@@ -144,7 +150,7 @@ void on_desired(T& t, JobLive& live, const in::SetDesired& m) {
 void on_granted(T& t, JobLive& live, const in::Granted& m) {
   const JobState& s = t.state();
   if (m.grant != s.grant || s.stage != Stage::placing) return t.ignore("not the grant that is waited for");
-  t.record(ev::SlotsPlaced{m.grant, m.placements}, "devices granted for " + std::to_string(m.placements.size()) + " ranks");
+  t.record(ev::SlotsPlaced{m.grant, m.placements}, "devices granted for " + count_text(m.placements.size(), "rank"));
   advance(t, live);
 }
 
@@ -226,7 +232,9 @@ std::optional<GiveUp> give_up_at(const JobState& s, const JobLive& live, const S
   return first;
 }
 
+// Gives up all slots whose time has come; they are one loss.
 bool give_up_slots(T& t, JobLive& live) {
+  std::optional<in::RankStatus> loss;
   bool any = false;
   auto slots = t.state().slots;
   for (const Slot& slot : slots) {
@@ -234,7 +242,14 @@ bool give_up_slots(T& t, JobLive& live) {
     if (!give_up || t.now().time < give_up->at) continue;
     any = true;
     in::RankStatus status{slot.rank, slot.incarnation, t.state().generation, Process::lost, {}, give_up->why};
-    on_slot_ended(t, live, status);
+    if (!was_asked_for(t.state(), status) && !loss) loss = status;
+    record_slot_ended(t, status);
+  }
+  if (loss) {
+    Slot slot = t.state().slots[loss->rank.value];
+    on_loss(t, live, slot, loss->report, lost_verdict(loss->why), false);
+  } else if (any) {
+    advance(t, live);
   }
   return any;
 }
@@ -262,8 +277,14 @@ void on_progress(T& t, JobLive& live, const in::Progress& m) {
   if (p.key.rank.value >= s.slots.size() || s.slots[p.key.rank.value].incarnation != p.key.incarnation)
     return t.ignore("not of a present incarnation");
   RankProgress& known = live.progress[p.key.rank];
-  if (known.incarnation != p.key.incarnation) known = RankProgress{p.key.incarnation, {}, {}, {}};
+  if (known.incarnation != p.key.incarnation) known = RankProgress{p.key.incarnation, {}, {}, {}, {}};
   Time now = t.now().time;
+  // After a silence old reports may come first: what counts as a stall is measured anew.
+  if (known.heard_at.us != 0 && now - known.heard_at > kHostSuspectAfter) {
+    if (known.step_advanced_at.us != 0) known.step_advanced_at = now;
+    if (known.output_advanced_at.us != 0) known.output_advanced_at = now;
+  }
+  known.heard_at = now;
   if (p.step > known.report.step) {
     known.step_advanced_at = now;
     live.advanced_at = now;
@@ -283,7 +304,9 @@ void on_progress(T& t, JobLive& live, const in::Progress& m) {
 
 // Past incidents are forgotten only by a job that came further than they did.
 bool came_further(const JobState& s, const JobLive& live) {
-  return live.max_step >= 0 ? live.max_step > s.best_step : live.advanced_at > s.running_since;
+  if (live.max_step >= 0) return live.max_step > s.best_step;
+  bool knows_of_none = s.spec.checkpoint.directory.empty() || s.without_progress == 0;
+  return knows_of_none && live.advanced_at > s.running_since;
 }
 
 bool has_counting(const JobState& s) {

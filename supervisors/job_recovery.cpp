@@ -6,7 +6,7 @@
 namespace regrow::job {
 namespace {
 
-std::string count_text(const JobState& s, FailureClass c, Time now, int32_t& max, uint32_t& used) {
+std::string budget_text(const JobState& s, FailureClass c, Time now, int32_t& max, uint32_t& used) {
   Duration window;
   max = -1;
   for (const Intensity& i : s.spec.intensity) {
@@ -59,7 +59,7 @@ void plan_recovery(T& t, uint32_t incident, bool force, const std::string& why,
                          : "recovery: " + std::string(to_string(s.spec.recovery)) + " needs ranks that rejoin";
   std::string where = plan.replace.empty() ? "in place, hosts kept"
                                            : "of them " + std::to_string(plan.replace.size()) + " on other devices";
-  t.record(plan, why + "; " + what + ": all " + std::to_string(s.spec.ranks) + " ranks restart, " + where +
+  t.record(plan, why + "; " + what + ": " + (s.spec.ranks == 1 ? "it restarts" : "all " + std::to_string(s.spec.ranks) + " ranks restart") + ", " + where +
                      " (rung 4 of 6)");
 }
 
@@ -119,9 +119,15 @@ void open_new(T& t, JobLive& live, const Slot& slot, const RankReport& report, V
 
 void fail(T& t, const std::string& why) { t.record(ev::EndDecided{Phase::failed, {}}, why); }
 
-// Where no steps are known, a long run is the only sign of progress.
+// A long run of a job that does not tell its steps.
 bool ran_long(const JobState& s, const Incident& i) {
   return i.step < 0 && s.running_since.us != 0 && i.at - s.running_since >= s.spec.healthy_for;
+}
+
+// A higher step than ever before. Where no steps are known newer checkpoints count (seen when the next
+// generation starts), and where none are kept either, a long run is all that can be known.
+bool has_progressed(const JobState& s, const Incident& i) {
+  return i.step > s.best_step || (s.spec.checkpoint.directory.empty() && ran_long(s, i));
 }
 
 // The same program failure at the same step twice: a bug, not bad luck. However long it ran in between:
@@ -142,7 +148,7 @@ std::string why_it_must_fail(const JobState& s, const Incident& incident) {
            "): a fault of the program; no device is blamed";
   int32_t max = -1;
   uint32_t used = 0;
-  std::string count = count_text(s, incident.failure_class, incident.at, max, used);
+  std::string count = budget_text(s, incident.failure_class, incident.at, max, used);
   if (max >= 0 && used > static_cast<uint32_t>(max))
     return "restart budget spent: " + count + "; the last: " + incident.cause;
   return "";
@@ -156,7 +162,7 @@ bool judge_incident(T& t, JobLive& live) {
   const JobState& s = t.state();
   Incident incident = *open_incident(s);
   incident.step = std::max(incident.step, live.max_step);
-  bool progressed = incident.step > s.best_step || ran_long(s, incident);
+  bool progressed = has_progressed(s, incident);
   uint32_t without = progressed ? 0 : s.without_progress + 1;
   std::string why_not = why_it_must_fail(s, incident);
   if (!why_not.empty()) {
@@ -192,7 +198,7 @@ void on_loss(T& t, JobLive& live, const Slot& lost, const RankReport& report, co
   uint32_t used;
   const Incident& incident = t.state().incidents.back();
   plan_recovery(t, incident.number, still_runs,
-                incident.cause + " (" + count_text(t.state(), incident.failure_class, t.now().time, max, used) + ")", avoid);
+                incident.cause + " (" + budget_text(t.state(), incident.failure_class, t.now().time, max, used) + ")", avoid);
   advance(t, live);
 }
 
@@ -255,14 +261,15 @@ RankIndex slowest(const JobState& s, const JobLive& live) {
 }
 
 // When the rank that has not moved for the longest time moved last; ranks that never show a step (only
-// rank 0 may print) do not count. Nothing before the first step of this generation.
-std::optional<Time> first_to_stall(const JobState& s, const JobLive& live) {
+// rank 0 may print) do not count, nor do those whose agent is silent: of them nothing is known, and steps of
+// the others prove that they live. Nothing before the first step of this generation.
+std::optional<Time> first_to_stall(const JobState& s, const JobLive& live, Now now) {
   std::optional<Time> first;
   for (const auto& [rank, progress] : live.progress) {
     const Slot& slot = s.slots[rank.value];
     if (!is_active(slot) || slot.incarnation != progress.incarnation) continue;
     Time moved = s.spec.progress_pattern.empty() ? progress.output_advanced_at : progress.step_advanced_at;
-    if (moved <= s.running_since) continue;
+    if (moved <= s.running_since || now.time - progress.heard_at > kHostSuspectAfter) continue;
     if (!first || moved < *first) first = moved;
   }
   return first;
@@ -288,7 +295,7 @@ std::vector<Watch> watches(const JobState& s, const JobLive& live, Now now) {
     }
   }
   bool moved = live.advanced_at > s.running_since;
-  if (auto stalled = first_to_stall(s, live); stalled && s.spec.timeouts.progress.us > 0)
+  if (auto stalled = first_to_stall(s, live, now); stalled && s.spec.timeouts.progress.us > 0)
     all.push_back({now.deadline(*stalled, s.spec.timeouts.progress),
                    "hung: no progress for " + seconds_text(s.spec.timeouts.progress), FailureClass::hang,
                    slowest(s, live)});

@@ -54,8 +54,8 @@ void enter_back_off(T& t) {
   entered.stage = Stage::backing_off;
   entered.not_before = back_off_until(t.state());
   Duration wait = entered.not_before - t.now().time;
-  t.record(entered, wait.us > 0 ? "waits " + seconds_text(wait) + " before incident " +
-                                      std::to_string(t.state().incident_count) + " is tried again: no progress since the last"
+  t.record(entered, wait.us > 0 ? "waits " + seconds_text(wait) + " before the next attempt: no progress in " +
+                                      std::to_string(t.state().without_progress) + " in a row"
                                 : "no back-off");
 }
 
@@ -99,7 +99,7 @@ bool leave_stopping(T& t, JobLive& live) {
   if (wanted.ranks.empty()) {
     enter_back_off(t);
   } else {
-    std::string reason = std::to_string(wanted.ranks.size()) + " ranks need devices";
+    std::string reason = count_text(wanted.ranks.size(), "rank") + " to be placed";
     t.record(std::move(wanted), reason);
   }
   return true;
@@ -163,7 +163,7 @@ bool leave_spawning(T& t) {
   for (RankIndex r : s.start) {
     if (s.slots[r.value].process == Process::spawning) return false;
   }
-  t.record(ev::GenerationRunning{s.generation}, "all " + std::to_string(s.start.size()) + " ranks were started");
+  t.record(ev::GenerationRunning{s.generation}, count_text(s.start.size(), "rank") + " started");
   return true;
 }
 

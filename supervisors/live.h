@@ -23,6 +23,7 @@ struct RankProgress {
   ProgressReport report;
   Time step_advanced_at;    // controller's clock
   Time output_advanced_at;
+  Time heard_at;            // newest report, whether it moved or not
 };
 
 struct DeviceLive {

@@ -86,10 +86,6 @@ std::vector<Placement> fill(const std::vector<Room>& rooms, const PlacementReque
   return placements;
 }
 
-std::string plural(uint64_t n, const std::string& word) {
-  return std::to_string(n) + " " + word + (n == 1 ? "" : "s");
-}
-
 // "needs 4 sim devices (1 each for 4 ranks), 2 free; h1/gpu0 is leased to job/3, h2: cordoned (fan)".
 std::string what_is_missing(const ClusterState& cluster, const PlacementRequest& request,
                             const std::vector<Room>& rooms) {
@@ -99,11 +95,11 @@ std::string what_is_missing(const ClusterState& cluster, const PlacementRequest&
     slots += room.slots;
   }
   std::string kind = request.devices.kind == "any" ? "device" : request.devices.kind + " device";
-  std::string text = "needs " + plural(uint64_t(request.devices.count) * request.ranks.size(), kind) + " for " +
-                     plural(request.ranks.size(), "rank") + ", " + std::to_string(free) + " free";
-  if (request.devices.count == 0) text = "needs room for " + plural(request.ranks.size(), "rank");
+  std::string text = "needs " + count_text(uint64_t(request.devices.count) * request.ranks.size(), kind) + " for " +
+                     count_text(request.ranks.size(), "rank") + ", " + std::to_string(free) + " free";
+  if (request.devices.count == 0) text = "needs room for " + count_text(request.ranks.size(), "rank");
   if (slots < free && request.ranks_per_host != 0)
-    text += " (ranks_per_host " + std::to_string(request.ranks_per_host) + " allows " + plural(slots, "rank") + ")";
+    text += " (ranks_per_host " + std::to_string(request.ranks_per_host) + " allows " + count_text(slots, "rank") + ")";
   std::vector<std::string> holders;
   for (const HostEntry& host : cluster.hosts) {
     if (!host.usable) holders.push_back(host.host.value + ": " + host.why_not);
@@ -123,7 +119,7 @@ std::string what_is_missing(const ClusterState& cluster, const PlacementRequest&
   }
   for (const auto& [job, n] : by_job)
     holders.push_back("job/" + std::to_string(job) + " holds " + std::to_string(n));
-  if (dirty > 0) holders.push_back(plural(dirty, "device") + " wait until their host is clean");
+  if (dirty > 0) holders.push_back(count_text(dirty, "device") + " wait until their host is clean");
   if (cluster.hosts.empty()) holders.push_back("no host has joined yet");
   for (size_t i = 0; i < holders.size() && i < 8; ++i) text += (i == 0 ? "; " : ", ") + holders[i];
   if (holders.size() > 8) text += ", and " + std::to_string(holders.size() - 8) + " more";
@@ -148,7 +144,7 @@ PlacementResult place(const ClusterState& cluster, const PlacementRequest& reque
   }
   std::set<std::string> hosts;
   for (const auto& p : result.placements) hosts.insert(p.host.value);
-  result.reason = "placed " + plural(request.ranks.size(), "rank") + " on " + plural(hosts.size(), "host") + ":";
+  result.reason = "placed " + count_text(request.ranks.size(), "rank") + " on " + count_text(hosts.size(), "host") + ":";
   for (const auto& h : hosts) result.reason += " " + h;
   if (gave_in) result.reason += " (hosts to avoid had to be used: nothing else fits)";
   return result;

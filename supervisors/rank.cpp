@@ -20,7 +20,7 @@ bool is_final(ProcessState s) {
 
 Incarnation current(const RankState& s) { return s.command.key.incarnation; }
 
-std::string describe_end(const RankReport& r) {
+std::string describe_end(const RankReport& r, bool force) {
   switch (r.state) {
     case ProcessState::never_started: return "never started: " + r.message;
     case ProcessState::gone: return "gone without an exit status" + (r.message.empty() ? "" : ": " + r.message);
@@ -29,7 +29,7 @@ std::string describe_end(const RankReport& r) {
   std::string text = r.signal != 0 ? "killed by signal " + std::to_string(r.signal)
                                    : "exited with " + std::to_string(r.exit_code);
   if (r.ended_by_us) {
-    text += r.forced ? ", forced by us at the deadline" : ", stopped on request";
+    text += force ? ", ended by us" : r.forced ? ", forced by us at the deadline" : ", stopped on request";
   } else if (r.out_of_memory) {
     text += ", out of memory";
   } else if (r.signal != 0) {
@@ -74,7 +74,7 @@ void on_report(T& t, RankLive& live, const HostName& host, const RankReport& rep
       t.decision().reissue = true;
       return t.ignore("its end is known");
     }
-    return t.record(ev::RankExited{report.key.incarnation, report}, describe_end(report));
+    return t.record(ev::RankExited{report.key.incarnation, report}, describe_end(report, s.stop.force));
   }
   if (s.process == Process::exited && report.state != ProcessState::unknown) return on_stale(t, host, report);
   switch (report.state) {

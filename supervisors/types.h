@@ -96,6 +96,11 @@ struct EventRef {
   REGROW_FIELDS(EventRef, entity, n)
 };
 
+// "1 rank", "3 ranks"
+inline std::string count_text(uint64_t n, const std::string& word) {
+  return std::to_string(n) + " " + word + (n == 1 ? "" : "s");
+}
+
 // Who asked: a certificate name or "uid:1000", and what role that gave.
 struct Actor {
   std::string who;

@@ -238,7 +238,8 @@ kj::Promise<void> AgentSession::end_ranks(Duration grace) {
 }
 
 kj::Promise<void> AgentSession::wait_for_ranks(int64_t until_us) {
-  if (ranks_alive() == 0 || wall_clock_us() > until_us) return kj::READY_NOW;
+  bool ended = ranks_alive() == 0 && runner_.idle();
+  if (ended || wall_clock_us() > until_us) return kj::READY_NOW;
   return loop_.timer().afterDelay(5 * kj::MILLISECONDS).then([this, until_us] {
     return wait_for_ranks(until_us);
   });

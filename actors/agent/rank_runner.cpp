@@ -166,6 +166,9 @@ void RankRunner::acknowledge(const IncarnationKey& key) {
   Entry* entry = find(key);
   if (entry == nullptr || entry->stage != Stage::final) return;
   replace_file(directory_of(key) + kAcknowledged, "");
+  // The shim wipes it, unless somebody was quicker to end the shim.
+  if (entry->report.group_gone_us != 0 && file_exists(entry->start.temporary_directory))
+    remove_temporary(*entry);
   entries_.erase(key);
   forget_old(key.job, key.rank);
 }

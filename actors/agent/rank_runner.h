@@ -68,6 +68,8 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
 
   RankReport spawn(const SpawnCommand& command, const JobSpec& spec);
   RankReport stop(const StopCommand& command);
+  // False while a shim or a helper of ours is still about its last business.
+  bool idle() const { return unreaped_.empty(); }
   // Every rank by its recipe's stop signal and scope, all with this grace.
   void stop_all(Duration grace);
   RankReport query(const IncarnationKey& key);

@@ -21,8 +21,12 @@ TemporaryDirectory::TemporaryDirectory() : path_("/tmp/regrow-test-XXXXXX") {
 }
 
 TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
+  // Again if a shim that is just ending removes something at the same time.
+  std::error_code error;
+  for (int i = 0; i < 50 && fs::exists(path_); ++i) {
+    fs::remove_all(path_, error);
+    if (error) usleep(10'000);
+  }
 }
 
 std::string shim_path() {

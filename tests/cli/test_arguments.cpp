@@ -24,7 +24,8 @@ int code_of(F f) {
 TEST_CASE("a job is a number, with or without its kind") {
   CHECK(parse_job("7") == 7);
   CHECK(parse_job("job/12") == 12);
-  for (const char* wrong : {"", "x", "-1", "7.5", "job/", "job/x", "rank/7/1", "99999999999999999999"}) {
+  for (const char* wrong :
+       {"", "x", "-1", "7.5", "job/", "job/x", "rank/7/1", "99999999999999999999"}) {
     CAPTURE(wrong);
     CHECK(code_of([&] { (void)parse_job(wrong); }) == kExitUsage);
   }

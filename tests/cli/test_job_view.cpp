@@ -7,7 +7,8 @@ using namespace regrow::cli;
 namespace {
 
 Json running() {
-  return Json::parse(R"({"id": 7, "name": "charlm", "phase": "running", "stage": "none", "desired": "run",
+  return Json::parse(
+      R"({"id": 7, "name": "charlm", "phase": "running", "stage": "none", "desired": "run",
     "reason": "", "ranks": 4, "generation": 2, "incidents": 1, "recoveries": 1, "step": 100, "total_steps": 400,
     "loss": 2.3104, "step_seconds": 0.048, "hosts": ["h1", "h2"], "submitted_us": 1000000, "ended_us": 0})");
 }
@@ -48,7 +49,8 @@ TEST_CASE("more steps than promised do not burst the bar") {
 
 TEST_CASE("answers that are older, newer or broken are read as far as possible") {
   CHECK(job_view(Json()).id == 0);
-  JobView job = job_view(Json::parse(R"({"id": "seven", "step": null, "loss": "NaN", "phase": 3, "hosts": "h1"})"));
+  JobView job = job_view(
+      Json::parse(R"({"id": "seven", "step": null, "loss": "NaN", "phase": 3, "hosts": "h1"})"));
   CHECK(job.id == 0);
   CHECK(job.step == -1);
   CHECK(std::isnan(job.loss));

@@ -79,16 +79,21 @@ TEST_CASE("placement names hosts and ranks") {
 }
 
 TEST_CASE("ends and wishes say who and why") {
+  ev::EndDecided decided;
+  decided.phase = Phase::failed;
+  CHECK(told(event(decided, "the same failure twice at step 7")) ==
+        "the same failure twice at step 7");
   ev::JobEnded ended;
   ended.phase = Phase::failed;
   auto sentence = narrate(event(ended, "the same failure twice at step 7"));
   REQUIRE(sentence);
-  CHECK(sentence->text == "job failed: the same failure twice at step 7");
+  CHECK(sentence->text == "job failed");
   CHECK(sentence->tone == Tone::bad);
 
   ev::DesiredChanged cancel;
   cancel.desired = Desired::cancel;
-  CHECK(told(event(cancel, "wrong data", {"uid:1000", "operator"})) == "cancel: wrong data (by uid:1000)");
+  CHECK(told(event(cancel, "wrong data", {"uid:1000", "operator"})) ==
+        "cancel: wrong data (by uid:1000)");
 }
 
 TEST_CASE("bookkeeping is not told, but listed") {
@@ -111,9 +116,8 @@ TEST_CASE("every kind of event can be told and listed, also with no fields at al
     explain(e);
     tone_of(e);
   };
-  [&]<size_t... I>(std::index_sequence<I...>) {
-    (check(Event(std::in_place_index<I>)), ...);
-  }(std::make_index_sequence<std::variant_size_v<Event>>());
+  [&]<size_t... I>(std::index_sequence<I...>) { (check(Event(std::in_place_index<I>)), ...); }
+  (std::make_index_sequence<std::variant_size_v<Event>>());
 }
 
 TEST_CASE("a state is shown as indented lines") {
@@ -129,6 +133,7 @@ TEST_CASE("a state is shown as indented lines") {
   CHECK(text.find("  path: \"\"\n") != std::string::npos);
   CHECK(text.find("  healthy_for: 10m 00s\n") != std::string::npos);
   CHECK(text.find("  cap_bytes: 64 MiB\n") != std::string::npos);
-  CHECK(text.find("  slots:\n    - host: h1\n      rank: 0\n    - host: h2\n") != std::string::npos);
+  CHECK(text.find("  slots:\n    - host: h1\n      rank: 0\n    - host: h2\n") !=
+        std::string::npos);
   CHECK(text.find("  words: |\n    a\n    b\n") != std::string::npos);
 }

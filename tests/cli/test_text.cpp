@@ -10,7 +10,8 @@ TEST_CASE("text is cut by columns, not by bytes") {
   CHECK(fit("größer", 6) == "größer");
   CHECK(fit("größer", 4) == "grö…");
   CHECK(fit("ab", 1) == "…");
-  CHECK(display_width("a\xff" "b") == 3);
+  CHECK(display_width("a\xff"
+                      "b") == 3);
 }
 
 TEST_CASE("what a process wrote cannot command the terminal") {
@@ -18,9 +19,14 @@ TEST_CASE("what a process wrote cannot command the terminal") {
   CHECK(one_line("first\nsecond\n") == "first / second");
   CHECK(one_line("windows\r\n") == "windows");
   CHECK(one_line("tab\there") == "tab here");
-  CHECK(one_line("\xc2\x9b" "31m") == "\xef\xbf\xbd" "31m");  // CSI as one C1 character
+  CHECK(one_line("\xc2\x9b"
+                 "31m") ==
+        "\xef\xbf\xbd"
+        "31m");  // CSI as one C1 character
   CHECK(one_line("not utf-8: \xff") == "not utf-8: \xef\xbf\xbd");
-  CHECK(lines_of("Traceback:\n\tline\033c\n") == "Traceback:\n\tline\xef\xbf\xbd" "c\n");
+  CHECK(lines_of("Traceback:\n\tline\033c\n") ==
+        "Traceback:\n\tline\xef\xbf\xbd"
+        "c\n");
 }
 
 TEST_CASE("sizes and times are written as people say them") {

@@ -116,7 +116,9 @@ TEST_CASE("a controller killed after any event of a recovery changes nothing in 
     for (uint64_t at = 1; at <= undisturbed.events; ++at) {
       for (Cut cut : {Cut::as_decided, Cut::when_durable}) {
         INFO("killed after event " << at << (cut == Cut::as_decided ? ", as decided" : ", when durable"));
-        check_as_told(tell(seed, cut, at));
+        Ending ending = tell(seed, cut, at);
+        check_as_told(ending);
+        CHECK(ending.crashed);
       }
     }
   }

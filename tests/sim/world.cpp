@@ -270,6 +270,13 @@ void World::handled(const EntityHost& host, const Envelope& envelope, const Outb
     std::cout << "  . " << host.id().path << " " << d.input << ": " << d.outcome << "\n";
 }
 
+bool World::lives(const IncarnationKey& key) const {
+  return std::any_of(agents_.begin(), agents_.end(), [&](const auto& a) {
+    auto it = a->processes().find(key);
+    return it != a->processes().end() && it->second.alive;
+  });
+}
+
 // --- checks --------------------------------------------------------------------------------------
 
 void World::check_effect(const Effect& effect) {
@@ -290,8 +297,9 @@ void World::check_effect(const Effect& effect) {
                           if (durable_.stopping.count(k) == 0) mark("stale incarnation stopped");
                         },
                         [&](const fx::AnswerInventory& e) {
+                          // What does not run may be burnt: after a reboot nothing of the host's runs.
                           for (const IncarnationKey& k : e.kill)
-                            require(durable_.doomed.count(k) != 0, "J-3, F-2 kill without a durable reason");
+                            require(durable_.doomed.count(k) != 0 || !lives(k), "J-3, F-2 kill without a durable reason");
                           if (!e.kill.empty()) mark("doomed incarnation killed");
                         },
                         [&](const fx::Acknowledge& e) {
@@ -384,7 +392,6 @@ void World::check_incident(const EventRecord& r, const ev::IncidentOpened& e) {
     case FailureClass::hang: {
       Time progress_until{loop_.now().us - job.spec.timeouts.progress.us + Duration::seconds(5).us};
       ok = training_.last_step(key.job) < progress_until;
-      for (auto& a : agents_) ok = ok || host_disturbed(a->name(), lately);
       break;
     }
     default: {
@@ -471,6 +478,7 @@ void World::check_job_end(uint32_t index) {
     for (const Action& a : actions) {
       auto* effect = std::get_if<Effect>(&a);
       if (effect == nullptr || std::holds_alternative<fx::Acknowledge>(*effect)) continue;
+      if (s.parked && std::holds_alternative<fx::KeepSpec>(*effect)) continue;
       throw Violation(id.path + " of an ended job still wants " + effect_name(*effect));
     }
   }

@@ -79,6 +79,7 @@ class World : public Outside, public AgentWorld {
   void check_incident(const EventRecord& r, const ev::IncidentOpened& e);
   void check_resume(const EventRecord& r, const ev::GenerationStarted& e);
   void check_budget();
+  bool lives(const IncarnationKey& key) const;
   void check_job_end(uint32_t index);
   bool host_disturbed(const HostName& host, Time since);
   void mark(const std::string& name) { ++marks_[name]; }

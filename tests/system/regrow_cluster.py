@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools/lib"))
-from dev_cluster import ENDED, ClusterError, DevCluster, as_set_arguments  # noqa: E402, F401
+from dev_cluster import ENDED, ClusterError, DevCluster, as_set_arguments, find_binary  # noqa: E402, F401
 from kept_process import PYTHON, is_alive, start_ticks  # noqa: E402, F401
 from recoveries import rank_of, recoveries_of  # noqa: E402, F401
 

@@ -212,7 +212,6 @@ class Certificates(CliTest):
 
 class Services(CliTest):
     def test_what_a_service_needs_is_asked_for(self):
-        self.assert_fails(2, "controller", says="--state-dir")
         self.assert_fails(2, "agent", "--state-dir", "a", says="--controller")
         done = self.regrow("controller", "--list-fault-points")
         self.assertEqual(done.returncode, 0)

@@ -196,6 +196,22 @@ class Two(DevTest):
         self.assertIn("h1", self.regrow("hosts", REGROW_CLUSTER=str(state)).stdout)
         self.assertIn(".sock", (state / "cluster").read_text())
 
+    def test_a_controller_and_an_agent_without_options_find_each_other(self):
+        from kept_process import KeptProcess
+
+        binary = str(find_binary())
+        socket = f"unix:{self.dir}/run/regrow/regrow.sock"
+        controller = KeptProcess([binary, "controller"], self.dir / "c.log", 10, self.environment)
+        self.addCleanup(controller.stop)
+        agent = KeptProcess(
+            [binary, "agent", "--controller", socket], self.dir / "a.log", 10, self.environment
+        )
+        self.addCleanup(agent.stop)
+        self.wait("the host is up", lambda: " up " in self.regrow("hosts").stdout)
+        done = self.regrow("run", "--set", "devices.count=0", "--", "/bin/echo", "hello")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.regrow("logs", "1").stdout, "hello\n")
+
 
 if __name__ == "__main__":
     unittest.main()

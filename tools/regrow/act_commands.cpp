@@ -29,7 +29,8 @@ void add_desired_command(CLI::App& app, Cli& cli, const DesiredCommand& what) {
   });
 }
 
-void add_host_command(CLI::App& app, Cli& cli, const CommandText& text, const char* admin, bool needs_reason) {
+void add_host_command(CLI::App& app, Cli& cli, const CommandText& text, const char* admin,
+                      bool needs_reason) {
   struct Options {
     std::string host;
     std::string reason;
@@ -48,23 +49,26 @@ void add_host_command(CLI::App& app, Cli& cli, const CommandText& text, const ch
 }  // namespace
 
 void add_act_commands(CLI::App& app, Cli& cli) {
-  add_desired_command(app, cli,
-                      {{"cancel", "Steering", "Ends a job for good", "regrow cancel 7 --reason \"wrong data\""},
-                       "cancel"});
-  add_desired_command(app, cli,
-                      {{"pause", "Steering", "Stops a job's ranks and gives its devices back until it is resumed",
-                        "regrow pause 7 --reason \"make room\""},
-                       "pause"});
-  add_desired_command(app, cli,
-                      {{"resume", "Steering", "Lets a paused or held job go on from its newest checkpoint",
-                        "regrow resume 7"},
-                       "run"});
+  add_desired_command(
+      app, cli,
+      {{"cancel", "Steering", "Ends a job for good", "regrow cancel 7 --reason \"wrong data\""},
+       "cancel"});
+  add_desired_command(
+      app, cli,
+      {{"pause", "Steering", "Stops a job's ranks and gives its devices back until it is resumed",
+        "regrow pause 7 --reason \"make room\""},
+       "pause"});
+  add_desired_command(
+      app, cli,
+      {{"resume", "Steering", "Lets a paused or held job go on from its newest checkpoint",
+        "regrow resume 7"},
+       "run"});
   add_host_command(app, cli,
                    {"cordon", "Steering", "Places nothing new on a host; what runs there goes on",
                     "regrow cordon h3 --reason \"fan is loud\""},
                    "cordoned", true);
-  add_host_command(app, cli, {"uncordon", "Steering", "Uses a host again", "regrow uncordon h3"}, "in_service",
-                   false);
+  add_host_command(app, cli, {"uncordon", "Steering", "Uses a host again", "regrow uncordon h3"},
+                   "in_service", false);
 }
 
 }  // namespace regrow::cli

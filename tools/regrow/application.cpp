@@ -19,7 +19,8 @@ namespace regrow::cli {
 namespace {
 
 constexpr char kFooter[] =
-    "Exit codes: 0 fine, 1 the job or the operation failed, 2 wrong usage or recipe, 3 the controller\n"
+    "Exit codes: 0 fine, 1 the job or the operation failed, 2 wrong usage or recipe, 3 the "
+    "controller\n"
     "cannot be reached, 4 not allowed; 130 interrupted.\n"
     "Example:\n"
     "  regrow dev                     a cluster on this machine; leave it running\n"
@@ -87,7 +88,8 @@ std::string suggestion(const CLI::App& app, const std::string& word) {
   return nearest.empty() ? "" : " (did you mean `" + nearest + "`?)";
 }
 
-int explain_usage(CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
+int explain_usage(CLI::App& app, const CLI::ParseError& error,
+                  const std::vector<std::string>& arguments) {
   const CLI::App* at = &app;
   std::string path = "regrow";
   std::vector<std::string> rest = arguments;
@@ -129,7 +131,8 @@ int run_command_line(const std::vector<std::string>& all_arguments) {
   cli.terminal = terminal_of(1);
   CLI::App app("regrow keeps a training job going when its hardware does not.", "regrow");
   app.set_help_flag("-h,--help", "Print this help and exit");
-  app.set_version_flag("--version", std::string("regrow ") + REGROW_VERSION, "Print the version and exit");
+  app.set_version_flag("--version", std::string("regrow ") + REGROW_VERSION,
+                       "Print the version and exit");
   app.add_option("--cluster", cli.cluster, "Address or state directory of the controller");
   app.add_option("--certs", cli.certs, "Certificate for a controller reached by TCP");
   app.require_subcommand(1);

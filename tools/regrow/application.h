@@ -1,5 +1,5 @@
-// The whole command line: arguments in, exit code out. Used by main and, for the commands that it lends
-// out, by the shell.
+// The whole command line: arguments in, exit code out. Used by main and, for the commands that it
+// lends out, by the shell.
 //
 // Main's thread; may be called again from inside a command.
 #pragma once

@@ -17,7 +17,8 @@ namespace {
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.size() < 19 &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+         std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 std::string quoted(const std::string& text) { return "\"" + one_line(text) + "\""; }
@@ -41,8 +42,9 @@ std::string parse_entity(const std::string& text) {
   std::string guess = slash == std::string::npos ? (numbers ? "job/" : "host/") + text
                                                  : (numbers ? "rank/" : "device/") + text;
   if (parse_entity_id(guess)) return guess;
-  fail(kExitUsage, quoted(text) + " names nothing; write cluster, host/NAME, device/HOST/NAME, job/N, "
-                                  "group/N/G or rank/N/R");
+  fail(kExitUsage, quoted(text) +
+                       " names nothing; write cluster, host/NAME, device/HOST/NAME, job/N, "
+                       "group/N/G or rank/N/R");
 }
 
 int parse_signal(const std::string& text) {
@@ -70,14 +72,20 @@ int parse_signal(const std::string& text) {
   for (const auto& [known, number] : kSignals) {
     if (name == known) return number;
   }
-  fail(kExitUsage, quoted(text) + " is not a signal; write KILL, TERM, STOP, SEGV ... or a number from 1 to 64");
+  fail(
+      kExitUsage,
+      quoted(text) + " is not a signal; write KILL, TERM, STOP, SEGV ... or a number from 1 to 64");
 }
 
 double parse_seconds(const std::string& text) {
   double value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  double scale = unit == "ms" ? 1e-3 : unit == "s" || unit.empty() ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  double scale = unit == "ms"                  ? 1e-3
+                 : unit == "s" || unit.empty() ? 1
+                 : unit == "m"                 ? 60
+                 : unit == "h"                 ? 3600
+                                               : 0;
   bool sensible = error == std::errc{} && scale > 0 && value > 0 && value * scale < 1e8;
   if (!sensible) fail(kExitUsage, quoted(text) + " is not a time; write 500ms, 5s, 2m or 1h");
   return value * scale;

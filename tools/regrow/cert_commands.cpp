@@ -12,10 +12,10 @@ namespace {
 
 int init_certs(const std::string& directory, int days) {
   or_fail(certs_init(directory, days));
-  say("made a certificate authority in " + directory + "\n" +
-      "next:  regrow certs issue " + directory + " --role controller\n" +
-      "       regrow certs issue " + directory + " --role agent --name h1\n" +
-      "keep " + directory + "/ca.key to yourself: whoever can read it can become anyone\n");
+  say("made a certificate authority in " + directory + "\n" + "next:  regrow certs issue " +
+      directory + " --role controller\n" + "       regrow certs issue " + directory +
+      " --role agent --name h1\n" + "keep " + directory +
+      "/ca.key to yourself: whoever can read it can become anyone\n");
   return kExitOk;
 }
 
@@ -30,16 +30,17 @@ int issue_cert(Cli& cli, const std::string& directory, const IssueOptions& optio
   auto until = or_fail(certificate_expiry(files.certificate));
   std::string name = options.role + (options.name.empty() ? "" : "/" + options.name);
   say("made " + files.certificate + " and " + files.key + " for \"" + name + "\", valid until " +
-      date_time_text(until * 1000000) + "\n" +
-      "give these two and " + files.ca + " to the one they are for; --certs names the directory\n");
+      date_time_text(until * 1000000) + "\n" + "give these two and " + files.ca +
+      " to the one they are for; --certs names the directory\n");
   return kExitOk;
 }
 
 }  // namespace
 
 void add_cert_commands(CLI::App& app, Cli& cli) {
-  auto* certs = add_command(app, cli, {"certs", "Running a cluster", "Makes the certificates that TCP needs",
-                                       "regrow certs init certs"},
+  auto* certs = add_command(app, cli,
+                            {"certs", "Running a cluster", "Makes the certificates that TCP needs",
+                             "regrow certs init certs"},
                             false, false);
   certs->require_subcommand(1);
 
@@ -49,8 +50,9 @@ void add_cert_commands(CLI::App& app, Cli& cli) {
     IssueOptions issue;
   };
   auto o = std::make_shared<Options>();
-  auto* init = add_command(*certs, cli, {"init", "Certificates", "Makes a certificate authority in a directory",
-                                         "regrow certs init certs"},
+  auto* init = add_command(*certs, cli,
+                           {"init", "Certificates", "Makes a certificate authority in a directory",
+                            "regrow certs init certs"},
                            false, false);
   init->add_option("DIR", o->directory, "Directory; made if it is not there")->required();
   init->add_option("--days", o->ca_days, "How long it is valid");

@@ -65,7 +65,8 @@ class SpawnSetup {
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     // A session of its own: Ctrl-C in our terminal is for us, we end the others in order.
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+    posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
   }
   ~SpawnSetup() {
     posix_spawn_file_actions_destroy(&actions);
@@ -85,7 +86,9 @@ pid_t parent_of(pid_t pid) {
   auto paren = text.rfind(')');
   char state = 0;
   int parent = 0;
-  if (paren == std::string::npos || std::sscanf(text.c_str() + paren + 1, " %c %d", &state, &parent) != 2) return 0;
+  if (paren == std::string::npos ||
+      std::sscanf(text.c_str() + paren + 1, " %c %d", &state, &parent) != 2)
+    return 0;
   return state == 'Z' || state == 'X' ? 0 : parent;
 }
 
@@ -101,7 +104,8 @@ void ChildKeeper::add(ChildSpec spec) {
 bool ChildKeeper::start(Child& child) {
   SpawnSetup setup;
   posix_spawn_file_actions_addopen(&setup.actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&setup.actions, 1, child.spec.log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0640);
+  posix_spawn_file_actions_addopen(&setup.actions, 1, child.spec.log.c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND, 0640);
   posix_spawn_file_actions_adddup2(&setup.actions, 1, 2);
   posix_spawn_file_actions_addclosefrom_np(&setup.actions, 3);
 
@@ -110,11 +114,12 @@ bool ChildKeeper::start(Child& child) {
   std::vector<std::string> environment;
   for (char** at = environ; *at != nullptr; ++at) environment.emplace_back(*at);
   if (child.starts == 0) {
-    environment.insert(environment.end(), child.spec.first_environment.begin(), child.spec.first_environment.end());
+    environment.insert(environment.end(), child.spec.first_environment.begin(),
+                       child.spec.first_environment.end());
   }
   pid_t pid = 0;
-  int error = posix_spawn(&pid, "/proc/self/exe", &setup.actions, &setup.attributes, pointers(arguments).data(),
-                          pointers(environment).data());
+  int error = posix_spawn(&pid, "/proc/self/exe", &setup.actions, &setup.attributes,
+                          pointers(arguments).data(), pointers(environment).data());
   if (error != 0) {
     on_event_("cannot start " + child.spec.name + ": " + std::strerror(error), true);
     return false;
@@ -136,11 +141,14 @@ void ChildKeeper::ended(Child& child, int status) {
   if (!child.spec.pid_file.empty()) unlink(child.spec.pid_file.c_str());
   if (!restarting_) return;
   if (!ready_ && WIFEXITED(status) && WEXITSTATUS(status) == kExitWrong) {
-    on_event_(who + describe(status) + ": " + last_line(child.spec.log) + "\nall of it: " + child.spec.log, true);
+    on_event_(who + describe(status) + ": " + last_line(child.spec.log) +
+                  "\nall of it: " + child.spec.log,
+              true);
     return;
   }
   bool lived_well = Clock::now() - child.started >= kLivedWell;
-  child.pause = child.pause.count() == 0 || lived_well ? kFirstPause : std::min(child.pause * 2, kLongestPause);
+  child.pause = child.pause.count() == 0 || lived_well ? kFirstPause
+                                                       : std::min(child.pause * 2, kLongestPause);
   child.due = Clock::now() + child.pause;
   on_event_(who + describe(status) + "; starting it again", false);
 }

@@ -1,11 +1,12 @@
 // Keeps child processes running: starts them, starts them again when they die, ends them.
 //
-// Re-executes this very program with other arguments. Children are told to end when their parent dies
+// Re-executes this very program with other arguments. Children are told to end when their parent
+// dies
 // (`--parent`, see service_commands.cpp), so even kill -9 of the parent leaves nothing.
 //
 //   ChildKeeper keeper(on_event);
-//   keeper.add({.name = "controller", .arguments = {"controller", ...}, .log = dir + "/controller.log"});
-//   loop: keeper.reap(); keeper.start_due(); poll(... keeper.next_start() ...)
+//   keeper.add({.name = "controller", .arguments = {"controller", ...}, .log = dir +
+//   "/controller.log"}); loop: keeper.reap(); keeper.start_due(); poll(... keeper.next_start() ...)
 //
 // Main's thread only: the kernel's death signal is tied to the thread that spawned.
 #pragma once
@@ -20,18 +21,18 @@
 namespace regrow::cli {
 
 struct ChildSpec {
-  std::string name;                    // "controller", "agent h1": for messages
-  std::vector<std::string> arguments;  // after the program's name
-  std::string log;                     // stdout and stderr are appended here
-  std::string pid_file;                // written at each start; empty = none
+  std::string name;                            // "controller", "agent h1": for messages
+  std::vector<std::string> arguments;          // after the program's name
+  std::string log;                             // stdout and stderr are appended here
+  std::string pid_file;                        // written at each start; empty = none
   std::vector<std::string> first_environment;  // NAME=value, for the first start only
 };
 
 class ChildKeeper {
  public:
   using Clock = std::chrono::steady_clock;
-  // "agent h1 (pid 7) was killed by signal 9; starting it again". `fatal` = it cannot work: not started
-  // again.
+  // "agent h1 (pid 7) was killed by signal 9; starting it again". `fatal` = it cannot work: not
+  // started again.
   using OnEvent = std::function<void(const std::string& text, bool fatal)>;
 
   explicit ChildKeeper(OnEvent on_event) : on_event_(std::move(on_event)) {}
@@ -74,8 +75,8 @@ class ChildKeeper {
   bool ready_ = false;
 };
 
-// Every process below this one, however deep. Zombies do not count. Complete only if orphans come to us
-// (PR_SET_CHILD_SUBREAPER).
+// Every process below this one, however deep. Zombies do not count. Complete only if orphans come
+// to us (PR_SET_CHILD_SUBREAPER).
 std::vector<pid_t> descendants();
 
 // KILL to all of them until none is left or `limit` is over. Returns how many are left.

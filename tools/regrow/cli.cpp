@@ -26,7 +26,9 @@ AdminClient& Cli::client() {
   return *client_;
 }
 
-Json Cli::query(const std::string& what, const Json& args) { return or_fail(client().query(what, args)); }
+Json Cli::query(const std::string& what, const Json& args) {
+  return or_fail(client().query(what, args));
+}
 
 Json Cli::act(const std::string& what, const Json& args, const std::string& reason) {
   return or_fail(client().act(what, args, reason));
@@ -35,7 +37,8 @@ Json Cli::act(const std::string& what, const Json& args, const std::string& reas
 bool say(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
-  if (errno != EPIPE) fail(kExitJobFailed, std::string("cannot write the answer: ") + std::strerror(errno));
+  if (errno != EPIPE)
+    fail(kExitJobFailed, std::string("cannot write the answer: ") + std::strerror(errno));
   return false;
 }
 
@@ -45,21 +48,25 @@ void complain(const std::string& text) {
 }
 
 int print_answer(const Cli& cli, const Json& answer) {
-  say(cli.json() ? dump(answer, 2) + "\n" : one_line(get<std::string>(answer, "message", "done")) + "\n");
+  say(cli.json() ? dump(answer, 2) + "\n"
+                 : one_line(get<std::string>(answer, "message", "done")) + "\n");
   return kExitOk;
 }
 
-CLI::App* add_command(CLI::App& parent, Cli& cli, const CommandText& text, bool reaches, bool prints) {
+CLI::App* add_command(CLI::App& parent, Cli& cli, const CommandText& text, bool reaches,
+                      bool prints) {
   CLI::App* command = parent.add_subcommand(text.name, text.about);
   command->group(text.group);
   std::string example = text.example;
-  for (size_t at = 0; (at = example.find('\n', at)) != std::string::npos; ++at) example.insert(at + 1, "  ");
+  for (size_t at = 0; (at = example.find('\n', at)) != std::string::npos; ++at)
+    example.insert(at + 1, "  ");
   command->footer("Example:\n  " + example);
   command->set_help_flag("-h,--help", "Print this help and exit");
   if (reaches) {
-    command->add_option("--cluster", cli.cluster,
-                        "Address or state directory of the controller (default: $REGROW_CLUSTER, then "
-                        "~/.config/regrow/cluster, then your own default socket)");
+    command->add_option(
+        "--cluster", cli.cluster,
+        "Address or state directory of the controller (default: $REGROW_CLUSTER, then "
+        "~/.config/regrow/cluster, then your own default socket)");
     command->add_option("--certs", cli.certs, "Certificate for a controller reached by TCP");
   }
   if (prints) {

@@ -60,7 +60,7 @@ class Cli {
   std::vector<std::string> tail;  // what follows `--`
   bool has_tail = false;
   std::function<int()> action;
-  Terminal terminal;              // of stdout
+  Terminal terminal;  // of stdout
 
   bool json() const { return output == "json"; }
 
@@ -77,7 +77,8 @@ class Cli {
   std::unique_ptr<AdminClient> client_;
 };
 
-// --- output ---------------------------------------------------------------------------------------
+// --- output
+// ---------------------------------------------------------------------------------------
 
 // To stdout. False if nobody reads any more (a closed pipe): stop, that is no failure.
 bool say(const std::string& text);
@@ -86,7 +87,8 @@ void complain(const std::string& text);  // one line to stderr
 // The controller's answer to an action: its message, or all of it as JSON. Returns kExitOk.
 int print_answer(const Cli& cli, const Json& answer);
 
-// --- adding commands ------------------------------------------------------------------------------
+// --- adding commands
+// ------------------------------------------------------------------------------
 
 struct CommandText {
   const char* name;
@@ -94,16 +96,19 @@ struct CommandText {
   const char* about;    // one line
   const char* example;  // shown after "Example:"; may have several lines
 };
-// With --help and the example. `reaches` = talks to a controller: --cluster, --certs; `prints` = -o.
+// With --help and the example. `reaches` = talks to a controller: --cluster, --certs; `prints` =
+// -o.
 CLI::App* add_command(CLI::App& parent, Cli& cli, const CommandText& text, bool reaches = true,
                       bool prints = true);
 void on_run(CLI::App* command, Cli& cli, std::function<int()> run);
 
-// --- what people write ----------------------------------------------------------------------------
+// --- what people write
+// ----------------------------------------------------------------------------
 
 // "7" or "job/7".
 uint64_t parse_job(const std::string& text);
-// "7" → job/7, "7/3" → rank/7/3, "h1" → host/h1, "h1/sim0" → device/h1/sim0; full paths as they are.
+// "7" → job/7, "7/3" → rank/7/3, "h1" → host/h1, "h1/sim0" → device/h1/sim0; full paths as they
+// are.
 std::string parse_entity(const std::string& text);
 // "KILL", "SIGKILL", "9".
 int parse_signal(const std::string& text);

@@ -84,19 +84,24 @@ Result<TlsFiles> choose_certificate(const std::string& given) {
     std::string name = at->path().filename().string();
     if (!name.ends_with(".pem") || name == "ca.pem") continue;
     if (!fs::exists(pem.substr(0, pem.size() - 4) + ".key")) continue;
-    if (!found.empty()) others += " " + pem;
-    else found = pem;
+    if (!found.empty())
+      others += " " + pem;
+    else
+      found = pem;
   }
   if (error) {
     return Error{kExitUsage, "cannot read the certificates in " + path + ": " + error.message() +
                                  "; name a directory made by `regrow certs issue`"};
   }
   if (found.empty()) {
-    return Error{kExitUsage, path + " holds no certificate with its key; ask whoever keeps the cluster's "
-                                    "certificates for one made by `regrow certs issue`"};
+    return Error{kExitUsage,
+                 path +
+                     " holds no certificate with its key; ask whoever keeps the cluster's "
+                     "certificates for one made by `regrow certs issue`"};
   }
   if (!others.empty()) {
-    return Error{kExitUsage, path + " holds several certificates; name one of them: " + found + others};
+    return Error{kExitUsage,
+                 path + " holds several certificates; name one of them: " + found + others};
   }
   return files_of_certificate(found);
 }
@@ -167,24 +172,59 @@ Result<ClusterChoice> choose_cluster(const ClusterHints& hints) {
     choice.source = "default";
   }
   auto address = address_of_value(value);
-  if (!address) return Error{address.error().exit_code, choice.source + ": " + address.error().message};
+  if (!address)
+    return Error{address.error().exit_code, choice.source + ": " + address.error().message};
   choice.address = *address;
   if (choice.address.is_tcp()) {
     std::string certs = hints.certs_flag;
     if (certs.empty()) certs = hints.certs_environment;
     if (certs.empty()) certs = file.certs;
     if (certs.empty()) {
-      return Error{kExitUsage,
-                   choice.source + ": " + to_string(choice.address) +
-                       " is reached by TCP, which works only with certificates and none is set. Ask whoever "
-                       "keeps the cluster's certificates for files made by `regrow certs issue`, then name "
-                       "them with --certs DIR or REGROW_CERTS"};
+      return Error{
+          kExitUsage,
+          choice.source + ": " + to_string(choice.address) +
+              " is reached by TCP, which works only with certificates and none is set. Ask whoever "
+              "keeps the cluster's certificates for files made by `regrow certs issue`, then name "
+              "them with --certs DIR or REGROW_CERTS"};
     }
     auto files = choose_certificate(certs);
     if (!files) return files.error();
     choice.tls = *files;
   }
   return choice;
+}
+
+Status announce_socket(const std::string& directory, const std::string& address) {
+  std::error_code error;
+  // Ranks of other users pass through it.
+  if (fs::create_directories(directory, error)) chmod(directory.c_str(), 0711);
+  if (error) return Error{kExitUsage, "cannot make " + directory + ": " + error.message()};
+  std::string pointer = directory + kPointerName;
+  if (address == "unix:" + directory + kSocketName) {
+    unlink(pointer.c_str());
+    return Nothing{};
+  }
+  std::string own = user_directory(hints_of_this_process("", "")) + "/";
+  if (address.starts_with("unix:" + own)) {
+    if (auto made = make_user_directory(own.substr(0, own.size() - 1), geteuid()); !made)
+      return made;
+  }
+  std::string draft = pointer + ".new";
+  std::ofstream file(draft);
+  file << address << "\n";
+  file.close();
+  if (!file || std::rename(draft.c_str(), pointer.c_str()) != 0) {
+    return Error{kExitUsage, "cannot write " + pointer + ": " + std::strerror(errno)};
+  }
+  return Nothing{};
+}
+
+std::string default_state_directory(const std::string& name, const ClusterHints& hints) {
+  std::string state = variable("XDG_STATE_HOME");
+  if (state.starts_with("/")) return state + "/regrow/" + name;
+  std::string home = variable("HOME");
+  if (home.starts_with("/")) return home + "/.local/state/regrow/" + name;
+  return user_directory(hints) + "/" + name;
 }
 
 std::string user_directory(const ClusterHints& hints) {
@@ -202,9 +242,10 @@ Status check_user_directory(const std::string& directory, uint32_t uid) {
   }
   bool safe = S_ISDIR(info.st_mode) && info.st_uid == uid && (info.st_mode & 022) == 0;
   if (safe) return Nothing{};
-  return Error{kExitUsage, directory +
-                               " is not a directory that only you can write to, so the socket in it is not "
-                               "trusted. Remove it, or name a cluster with --cluster"};
+  return Error{kExitUsage,
+               directory +
+                   " is not a directory that only you can write to, so the socket in it is not "
+                   "trusted. Remove it, or name a cluster with --cluster"};
 }
 
 Status make_user_directory(const std::string& directory, uint32_t uid) {

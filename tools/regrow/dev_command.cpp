@@ -1,8 +1,8 @@
 // dev: a whole cluster on this machine, as real processes.
-#include <CLI/CLI.hpp>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <atomic>
 #include <csignal>
@@ -37,7 +37,10 @@ constexpr char kRankGrace[] = "2s";  // of ranks when their host ends
 class ReadyWatch {
  public:
   ReadyWatch(AdminClientOptions options, std::vector<DevHost> hosts, Inbox<std::string>& inbox)
-      : client_(std::move(options)), hosts_(std::move(hosts)), inbox_(inbox), thread_([this] { run(); }) {}
+      : client_(std::move(options)),
+        hosts_(std::move(hosts)),
+        inbox_(inbox),
+        thread_([this] { run(); }) {}
   ~ReadyWatch() {
     stop_ = true;
     thread_.join();
@@ -49,8 +52,9 @@ class ReadyWatch {
     if (!answer) return false;
     size_t up = 0;
     for (const auto& row : child(*answer, "hosts")) {
-      bool ours = std::any_of(hosts_.begin(), hosts_.end(),
-                              [&](const DevHost& host) { return host.name == get<std::string>(row, "name"); });
+      bool ours = std::any_of(hosts_.begin(), hosts_.end(), [&](const DevHost& host) {
+        return host.name == get<std::string>(row, "name");
+      });
       if (ours && get<std::string>(row, "link") == "up") ++up;
     }
     return up == hosts_.size();
@@ -75,7 +79,10 @@ class ReadyWatch {
 class Dev {
  public:
   Dev(Cli& cli, const DevOptions& options, DevLayout& layout)
-      : cli_(cli), options_(options), layout_(layout), signals_({SIGINT, SIGTERM, SIGHUP, SIGCHLD}),
+      : cli_(cli),
+        options_(options),
+        layout_(layout),
+        signals_({SIGINT, SIGTERM, SIGHUP, SIGCHLD}),
         keeper_([this](const std::string& text, bool fatal) { on_event(text, fatal); }) {}
 
   int run();
@@ -105,23 +112,46 @@ class Dev {
 ChildSpec Dev::controller() const {
   ChildSpec spec;
   spec.name = "controller";
-  spec.arguments = {"controller", "--state-dir", layout_.directory(), "--listen", "unix:" + layout_.socket(),
-                    "--parent", std::to_string(getpid())};
+  spec.arguments = {"controller",
+                    "--state-dir",
+                    layout_.directory(),
+                    "--listen",
+                    "unix:" + layout_.socket(),
+                    "--parent",
+                    std::to_string(getpid())};
   if (options_.verbose) spec.arguments.push_back("--verbose");
   spec.log = layout_.directory() + "/controller.log";
-  // Only once: a controller that is killed at the same point after each start would never come back.
-  if (!options_.fault_points.empty()) spec.first_environment = {"REGROW_FAULT_POINTS=" + options_.fault_points};
+  // Only once: a controller that is killed at the same point after each start would never come
+  // back.
+  if (!options_.fault_points.empty())
+    spec.first_environment = {"REGROW_FAULT_POINTS=" + options_.fault_points};
   return spec;
 }
 
 ChildSpec Dev::agent(const DevHost& host) const {
   ChildSpec spec;
   spec.name = "agent " + host.name;
-  spec.arguments = {"agent", "--controller", "unix:" + layout_.socket(), "--name", host.name,
-                    "--address", "127.0.0.1", "--state-dir", host.directory + "/state",
-                    "--run-dir", host.directory + "/run", "--sysroot", host.directory + "/sysroot",
-                    "--boot-id-file", host.directory + "/boot_id", "--shim", options_.shim,
-                    "--end-ranks", kRankGrace, "--parent", std::to_string(getpid())};
+  spec.arguments = {"agent",
+                    "--controller",
+                    "unix:" + layout_.socket(),
+                    "--name",
+                    host.name,
+                    "--address",
+                    "127.0.0.1",
+                    "--state-dir",
+                    host.directory + "/state",
+                    "--run-dir",
+                    host.directory + "/run",
+                    "--sysroot",
+                    host.directory + "/sysroot",
+                    "--boot-id-file",
+                    host.directory + "/boot_id",
+                    "--shim",
+                    options_.shim,
+                    "--end-ranks",
+                    kRankGrace,
+                    "--parent",
+                    std::to_string(getpid())};
   if (options_.verbose) spec.arguments.push_back("--verbose");
   spec.log = host.directory + "/agent.log";
   spec.pid_file = host.directory + "/agent.pid";
@@ -130,7 +160,8 @@ ChildSpec Dev::agent(const DevHost& host) const {
 
 void Dev::on_event(const std::string& text, bool fatal) {
   auto now = std::chrono::system_clock::now().time_since_epoch();
-  complain(clock_text(std::chrono::duration_cast<std::chrono::microseconds>(now).count()) + "  " + text);
+  complain(clock_text(std::chrono::duration_cast<std::chrono::microseconds>(now).count()) + "  " +
+           text);
   failed_ = failed_ || fatal;
 }
 
@@ -142,7 +173,8 @@ void Dev::announce_ready() {
       count_text(options_.devices_per_host, "simulated device") + " each\n" +
       "  state and logs   " + layout_.directory() + "\n");
   if (layout_.is_default()) {
-    say("  reach it         regrow hosts    (your default cluster: commands find it by themselves)\n");
+    say("  reach it         regrow hosts    (your default cluster: commands find it by "
+        "themselves)\n");
   } else {
     say("  reach it         export REGROW_CLUSTER=" + layout_.directory() + "\n");
   }
@@ -171,7 +203,8 @@ bool Dev::turn(Clock::time_point until) {
 
 bool Dev::wait_for_end(const std::string& name_prefix, milliseconds limit) {
   auto deadline = Clock::now() + limit;
-  while (keeper_.running(name_prefix) && Clock::now() < deadline && !hurry_) hurry_ = turn(deadline);
+  while (keeper_.running(name_prefix) && Clock::now() < deadline && !hurry_)
+    hurry_ = turn(deadline);
   return !keeper_.running(name_prefix);
 }
 
@@ -213,7 +246,9 @@ int Dev::run() {
 int run_dev(Cli& cli, DevOptions& options) {
   if (options.shim.empty()) options.shim = find_shim();
   if (options.shim.empty()) {
-    fail(kExitUsage, "regrow-shim is neither beside this program nor in ../libexec/regrow; name it with --shim");
+    fail(
+        kExitUsage,
+        "regrow-shim is neither beside this program nor in ../libexec/regrow; name it with --shim");
   }
   options.shim = absolute_path(options.shim);
   const char* points = std::getenv("REGROW_FAULT_POINTS");
@@ -226,16 +261,23 @@ int run_dev(Cli& cli, DevOptions& options) {
 
 void add_dev_command(CLI::App& app, Cli& cli) {
   auto options = std::make_shared<DevOptions>();
-  auto* command = add_command(app, cli, {"dev", "Running a cluster", "A cluster on this machine: a controller and some hosts",
-                                         "regrow dev\nregrow dev --hosts 8 --devices-per-host 4 --state-dir /tmp/second"},
-                              false, false);
-  command->add_option("--hosts", options->hosts, "How many hosts, each an agent (default 4)")->check(CLI::Range(1, 256));
-  command->add_option("--devices-per-host", options->devices_per_host, "Simulated devices of each (default 2)")
+  auto* command = add_command(
+      app, cli,
+      {"dev", "Running a cluster", "A cluster on this machine: a controller and some hosts",
+       "regrow dev\nregrow dev --hosts 8 --devices-per-host 4 --state-dir /tmp/second"},
+      false, false);
+  command->add_option("--hosts", options->hosts, "How many hosts, each an agent (default 4)")
+      ->check(CLI::Range(1, 256));
+  command
+      ->add_option("--devices-per-host", options->devices_per_host,
+                   "Simulated devices of each (default 2)")
       ->check(CLI::Range(0, 64));
   command->add_option("--state-dir", options->state_dir,
                       "Where it lives (default: one cluster per user, on your default socket)");
-  command->add_option("--shim", options->shim, "The regrow-shim to use (default: the one that came with this program)");
-  command->add_option("--fault-points", options->fault_points, "For tests: where the first controller is killed");
+  command->add_option("--shim", options->shim,
+                      "The regrow-shim to use (default: the one that came with this program)");
+  command->add_option("--fault-points", options->fault_points,
+                      "For tests: where the first controller is killed");
   command->add_flag("--verbose", options->verbose, "More in the logs");
   on_run(command, cli, [&cli, options] { return run_dev(cli, *options); });
 }

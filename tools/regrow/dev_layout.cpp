@@ -22,19 +22,11 @@ namespace {
 
 constexpr uintmax_t kLargestLog = 16u << 20;
 
-std::string default_state_directory(const ClusterHints& hints) {
-  const char* state = std::getenv("XDG_STATE_HOME");
-  if (state != nullptr && *state == '/') return std::string(state) + "/regrow/dev";
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && *home == '/') return std::string(home) + "/.local/state/regrow/dev";
-  return user_directory(hints) + "/dev";
-}
-
 std::string random_boot_id() {
   std::random_device random;
   char out[40];
-  std::snprintf(out, sizeof out, "%08x-%04x-4%03x-%04x-%08x%04x", random(), random() & 0xffff, random() & 0xfff,
-                0x8000u | (random() & 0x3fff), random(), random() & 0xffff);
+  std::snprintf(out, sizeof out, "%08x-%04x-4%03x-%04x-%08x%04x", random(), random() & 0xffff,
+                random() & 0xfff, 0x8000u | (random() & 0x3fff), random(), random() & 0xffff);
   return out;
 }
 
@@ -58,7 +50,8 @@ void rotate_log(const std::string& path) {
 // Devices keep their uid over restarts: it is what they are known by.
 Status make_device(const std::string& path, const std::string& uid, uint64_t memory) {
   if (fs::exists(path)) return Nothing{};
-  return write_file(path, "kind=sim\nuid=" + uid + "\nmemory_bytes=" + std::to_string(memory) + "\n");
+  return write_file(path,
+                    "kind=sim\nuid=" + uid + "\nmemory_bytes=" + std::to_string(memory) + "\n");
 }
 
 Status make_host(const DevHost& host, const DevOptions& options) {
@@ -69,14 +62,16 @@ Status make_host(const DevHost& host, const DevOptions& options) {
     if (error) return Error{kExitUsage, "cannot make " + directory + ": " + error.message()};
   }
   rotate_log(host.directory + "/agent.log");
-  if (auto wrote = write_file(host.directory + "/boot_id", random_boot_id() + "\n"); !wrote) return wrote;
+  if (auto wrote = write_file(host.directory + "/boot_id", random_boot_id() + "\n"); !wrote)
+    return wrote;
   for (uint32_t i = 0; i < options.devices_per_host; ++i) {
     std::string name = "sim" + std::to_string(i);
     auto made = make_device(devices + "/" + name, "SIM-" + random_boot_id(), options.device_memory);
     if (!made) return made;
   }
   // Fewer than last time: the others are gone.
-  for (uint32_t i = options.devices_per_host; fs::remove(devices + "/sim" + std::to_string(i), error); ++i) {
+  for (uint32_t i = options.devices_per_host;
+       fs::remove(devices + "/sim" + std::to_string(i), error); ++i) {
   }
   return Nothing{};
 }
@@ -103,7 +98,8 @@ std::string find_shim() {
   fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (error) return "";
   fs::path directory = self.parent_path();
-  for (const auto& path : {directory / "regrow-shim", directory.parent_path() / "libexec/regrow/regrow-shim"}) {
+  for (const auto& path :
+       {directory / "regrow-shim", directory.parent_path() / "libexec/regrow/regrow-shim"}) {
     if (access(path.c_str(), X_OK) == 0) return path.string();
   }
   return "";
@@ -126,17 +122,11 @@ Status DevLayout::take_lock() {
   return Nothing{};
 }
 
-Status DevLayout::make_directories(const DevOptions& options, const ClusterHints& hints) {
-  // A socket outside the state directory lies in the user's own one.
-  if (!socket_.starts_with(directory_ + "/")) {
-    std::string at = fs::path(socket_).parent_path().string();
-    if (auto made = make_user_directory(at, hints.uid); !made) return made;
-    if (auto wrote = write_file(directory_ + "/cluster", "unix:" + socket_ + "\n"); !wrote) return wrote;
-  } else {
-    unlink((directory_ + "/cluster").c_str());
-  }
+Status DevLayout::make_directories(const DevOptions& options) {
+  if (auto told = announce_socket(directory_, "unix:" + socket_); !told) return told;
   if (int server = server_of_socket(socket_); server != 0) {
-    return Error{kExitUsage, "process " + std::to_string(server) + " serves a cluster on " + socket_ +
+    return Error{kExitUsage, "process " + std::to_string(server) + " serves a cluster on " +
+                                 socket_ +
                                  " already; for another one beside it: regrow dev --state-dir DIR"};
   }
   rotate_log(directory_ + "/controller.log");
@@ -152,15 +142,17 @@ Status DevLayout::make_directories(const DevOptions& options, const ClusterHints
 Result<DevLayout> DevLayout::make(const DevOptions& options, const ClusterHints& hints) {
   DevLayout layout;
   layout.is_default_ = options.state_dir.empty();
-  layout.directory_ = absolute_path(layout.is_default_ ? default_state_directory(hints) : options.state_dir);
+  layout.directory_ =
+      absolute_path(layout.is_default_ ? default_state_directory("dev", hints) : options.state_dir);
   layout.socket_ = layout.is_default_ ? user_directory(hints) + "/regrow.sock"
                                       : socket_of_state_directory(layout.directory_, hints);
   std::error_code error;
-  bool is_new = fs::create_directories(layout.directory_, error);
+  if (fs::create_directories(layout.directory_, error)) {
+    chmod(layout.directory_.c_str(), 0711);  // ranks of other users pass through it
+  }
   if (error) return Error{kExitUsage, "cannot make " + layout.directory_ + ": " + error.message()};
-  if (is_new) chmod(layout.directory_.c_str(), 0711);  // ranks of other users pass through it
   if (auto locked = layout.take_lock(); !locked) return locked.error();
-  if (auto made = layout.make_directories(options, hints); !made) return made.error();
+  if (auto made = layout.make_directories(options); !made) return made.error();
   return layout;
 }
 

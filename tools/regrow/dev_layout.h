@@ -1,10 +1,9 @@
 // The directories of `regrow dev`: one for the cluster, one per host.
 //
 //   D/                      state directory
-//     regrow.sock           where the controller listens (or, path too long, D/cluster names the socket)
-//     journal/ controller.pid controller.log
-//     dev.lock              held by the running `regrow dev`; holds its pid
-//     hosts/h1/
+//     regrow.sock           where the controller listens (or, path too long, D/cluster names the
+//     socket) journal/ controller.pid controller.log dev.lock              held by the running
+//     `regrow dev`; holds its pid hosts/h1/
 //       agent.pid agent.log
 //       boot_id             new with each start of `regrow dev`: its hosts have rebooted
 //       state/ run/         the agent's own
@@ -24,9 +23,9 @@ namespace regrow::cli {
 struct DevOptions {
   uint32_t hosts = 4;
   uint32_t devices_per_host = 2;
-  std::string state_dir;      // empty = the user's one cluster, on the default socket
+  std::string state_dir;  // empty = the user's one cluster, on the default socket
   uint64_t device_memory = 16ull << 30;
-  std::string fault_points;   // of the first controller only
+  std::string fault_points;  // of the first controller only
   std::string shim;
   bool verbose = false;
 };
@@ -52,7 +51,7 @@ class DevLayout {
 
  private:
   DevLayout() = default;
-  Status make_directories(const DevOptions& options, const ClusterHints& hints);
+  Status make_directories(const DevOptions& options);
   Status take_lock();
 
   std::string directory_;

@@ -40,11 +40,13 @@ Result<Json> ask_entity(AdminClient& client, const std::string& entity) {
 }
 
 std::string head_text(const Json& answer) {
-  std::string text = get<std::string>(answer, "entity") + ": " + count_text(get<uint64_t>(answer, "n"), "event");
+  std::string text =
+      get<std::string>(answer, "entity") + ": " + count_text(get<uint64_t>(answer, "n"), "event");
   std::string parent = get<std::string>(answer, "parent");
   if (!parent.empty()) text += ", below " + parent;
   const Json& children = child(answer, "children");
-  if (children.is_array() && !children.empty()) text += ", " + count_text(children.size(), "child", "children");
+  if (children.is_array() && !children.empty())
+    text += ", " + count_text(children.size(), "child", "children");
   std::string quarantined = get<std::string>(answer, "quarantined");
   if (!quarantined.empty()) text += "\nQUARANTINED: " + one_line(quarantined);
   return text + "\n";
@@ -71,14 +73,17 @@ std::string actor_text(const Json& answer) {
   if (!get<bool>(actor, "alive")) return "actor: not running\n";
   auto waiting = get<uint64_t>(actor, "mailbox");
   auto restarts = get<uint64_t>(actor, "restarts");
-  return "actor: " + count_text(waiting, "message") + " waiting, restarted " + count_text(restarts, "time") + "\n";
+  return "actor: " + count_text(waiting, "message") + " waiting, restarted " +
+         count_text(restarts, "time") + "\n";
 }
 
 std::string children_text(const Json& children, const Terminal& terminal) {
   Table table({{"ENTITY"}, {"SUMMARY", Align::left, true}});
   for (const auto& entity : children) {
-    if (entity.is_string()) table.add({entity.get<std::string>(), ""});
-    else table.add({get<std::string>(entity, "entity"), get<std::string>(entity, "summary")});
+    if (entity.is_string())
+      table.add({entity.get<std::string>(), ""});
+    else
+      table.add({get<std::string>(entity, "entity"), get<std::string>(entity, "summary")});
   }
   return table.rows() == 0 ? "no children\n" : table.text(terminal);
 }
@@ -94,7 +99,11 @@ std::string decisions_text(const Json& answer, const Terminal& terminal) {
     Tone tone = outcome.starts_with("ignored") ? Tone::quiet : Tone::plain;
     size_t used = display_width(head);
     bool narrow = terminal.width > 0 && terminal.width <= used + 20;
-    text += head + terminal.paint(tone, terminal.width == 0 || narrow ? outcome : fit(outcome, terminal.width - used)) + "\n";
+    text +=
+        head +
+        terminal.paint(
+            tone, terminal.width == 0 || narrow ? outcome : fit(outcome, terminal.width - used)) +
+        "\n";
   }
   return text;
 }

@@ -18,14 +18,17 @@ void add_device_fault(CLI::App& fault, Cli& cli) {
     bool heal = false;
   };
   auto o = std::make_shared<Options>();
-  auto* command = add_command(fault, cli, {"device", "Faults", "Makes a simulated device faulty, or heals it",
-                                           "regrow fault device h1 sim0\nregrow fault device h1 sim0 --heal"});
+  auto* command = add_command(fault, cli,
+                              {"device", "Faults", "Makes a simulated device faulty, or heals it",
+                               "regrow fault device h1 sim0\nregrow fault device h1 sim0 --heal"});
   command->add_option("HOST", o->host, "Name of the host")->required();
-  command->add_option("DEVICE", o->device, "Name of the device, as `regrow devices` lists it")->required();
+  command->add_option("DEVICE", o->device, "Name of the device, as `regrow devices` lists it")
+      ->required();
   auto* text = command->add_option("--text", o->text, "What the device reports");
   command->add_flag("--heal", o->heal, "It works again")->excludes(text);
   on_run(command, cli, [&cli, o] {
-    if (!o->heal && o->text.empty()) fail(kExitUsage, "--text is empty; --heal makes the device work again");
+    if (!o->heal && o->text.empty())
+      fail(kExitUsage, "--text is empty; --heal makes the device work again");
     Json args{{"host", o->host}, {"device", o->device}, {"fault", o->heal ? "" : o->text}};
     return print_answer(cli, cli.act("fault_device", args, kReason));
   });
@@ -38,8 +41,10 @@ void add_kill_rank(CLI::App& fault, Cli& cli) {
     std::string signal = "KILL";
   };
   auto o = std::make_shared<Options>();
-  auto* command = add_command(fault, cli, {"kill-rank", "Faults", "Sends a rank's process a signal, as a stranger would",
-                                           "regrow fault kill-rank 7 2\nregrow fault kill-rank 7 2 --signal STOP"});
+  auto* command =
+      add_command(fault, cli,
+                  {"kill-rank", "Faults", "Sends a rank's process a signal, as a stranger would",
+                   "regrow fault kill-rank 7 2\nregrow fault kill-rank 7 2 --signal STOP"});
   command->add_option("JOB", o->job, "Number of the job")->required();
   command->add_option("RANK", o->rank, "Number of the rank")->required();
   command->add_option("--signal", o->signal, "Name or number");
@@ -55,8 +60,10 @@ void add_cut_link(CLI::App& fault, Cli& cli) {
     std::string time = "5s";
   };
   auto o = std::make_shared<Options>();
-  auto* command = add_command(fault, cli, {"cut-link", "Faults", "Cuts the connection between a host and the controller",
-                                           "regrow fault cut-link h2 --for 5s"});
+  auto* command =
+      add_command(fault, cli,
+                  {"cut-link", "Faults", "Cuts the connection between a host and the controller",
+                   "regrow fault cut-link h2 --for 5s"});
   command->add_option("HOST", o->host, "Name of the host")->required();
   command->add_option("--for", o->time, "How long: 500ms, 5s, 2m");
   on_run(command, cli, [&cli, o] {
@@ -68,9 +75,11 @@ void add_cut_link(CLI::App& fault, Cli& cli) {
 }  // namespace
 
 void add_fault_commands(CLI::App& app, Cli& cli) {
-  auto* fault = add_command(app, cli, {"fault", "Faults", "Makes trouble on purpose: a device, a rank, a link",
-                                       "regrow fault kill-rank 7 2"},
-                            false, false);
+  auto* fault =
+      add_command(app, cli,
+                  {"fault", "Faults", "Makes trouble on purpose: a device, a rank, a link",
+                   "regrow fault kill-rank 7 2"},
+                  false, false);
   fault->require_subcommand(1);
   add_device_fault(*fault, cli);
   add_kill_rank(*fault, cli);

@@ -35,7 +35,7 @@ struct News {
   std::optional<Json> job;         // an answer to "job"
   bool watch_state = false;        // `trouble` is the watch's: empty = connected
   std::string trouble;
-  std::optional<Error> failed;     // following cannot go on
+  std::optional<Error> failed;  // following cannot go on
 };
 
 // Asks for the job again and again until stopped.
@@ -59,8 +59,10 @@ class Poller {
       lock.unlock();
       auto answer = client_.query("job", {{"job", job_}});
       News news;
-      if (answer) news.job = std::move(*answer);
-      else if (answer.error().exit_code != kExitUnreachable) news.failed = answer.error();
+      if (answer)
+        news.job = std::move(*answer);
+      else if (answer.error().exit_code != kExitUnreachable)
+        news.failed = answer.error();
       if (news.job || news.failed) inbox_.push(std::move(news));
       lock.lock();
       wake_.wait_for(lock, kAskEvery, [this] { return stop_; });
@@ -101,7 +103,7 @@ class Follower {
   FollowOptions options_;
   StatusLine line_;
   Inbox<News> inbox_;
-  std::optional<Json> job_;             // newest answer
+  std::optional<Json> job_;  // newest answer
   bool ended_event_ = false;
   std::optional<Clock::time_point> ended_seen_;
   std::optional<Clock::time_point> detach_at_;
@@ -109,7 +111,7 @@ class Follower {
   bool leave_ = false;
   bool disconnected_ = false;
   Clock::time_point disconnected_at_;
-  bool unread_ = false;                 // nobody reads stdout any more
+  bool unread_ = false;  // nobody reads stdout any more
   int64_t told_step_ = -2;
   Clock::time_point told_at_ = Clock::now();
 };
@@ -174,14 +176,16 @@ void Follower::on_signal(int signal) {
 void Follower::ask_to_cancel() {
   cancel_asked_ = true;
   detach_at_.reset();
-  auto answer = cli_.client().act("set_desired", {{"job", options_.job}, {"desired", "cancel"}}, "Ctrl-C twice");
+  auto answer = cli_.client().act("set_desired", {{"job", options_.job}, {"desired", "cancel"}},
+                                  "Ctrl-C twice");
   line_.clear();
   if (!answer) {
     complain("could not cancel: " + answer.error().message);
     leave_ = true;
     return;
   }
-  complain("asked to cancel job " + std::to_string(options_.job) + "; waiting for its end (Ctrl-C again: leave)");
+  complain("asked to cancel job " + std::to_string(options_.job) +
+           "; waiting for its end (Ctrl-C again: leave)");
 }
 
 void Follower::take(const News& news) {
@@ -213,7 +217,8 @@ void Follower::take(const News& news) {
 void Follower::tell(const std::string& text) {
   Json event = Json::parse(text, nullptr, false);
   if (!event.is_object() || !event.contains("seq")) return;
-  if (get<std::string>(event, "entity") == entity() && kind_of(event) == "job_ended") ended_event_ = true;
+  if (get<std::string>(event, "entity") == entity() && kind_of(event) == "job_ended")
+    ended_event_ = true;
   if (cli_.json()) {
     unread_ = !say(text + "\n") || unread_;
     return;
@@ -247,34 +252,43 @@ bool Follower::over() const {
   return ended_seen_ && (ended_event_ || Clock::now() - *ended_seen_ > kLastEvents);
 }
 
-bool Follower::given_up() const { return disconnected_ && Clock::now() - disconnected_at_ > kGiveUp; }
+bool Follower::given_up() const {
+  return disconnected_ && Clock::now() - disconnected_at_ > kGiveUp;
+}
 
 int Follower::finish() {
   line_.clear();
   if (given_up() && !leave_) {
-    fail(kExitUnreachable, "the controller has been away for ten minutes. Once it is back:  " + come_back());
+    fail(kExitUnreachable,
+         "the controller has been away for ten minutes. Once it is back:  " + come_back());
   }
   if (ended_seen_) return report_end(cli_, *job_);
-  if (!unread_) complain("detached; job " + std::to_string(options_.job) + " goes on. To come back:  " + come_back());
+  if (!unread_)
+    complain("detached; job " + std::to_string(options_.job) +
+             " goes on. To come back:  " + come_back());
   return kExitInterrupted;
 }
 
 void print_failure(const JobView& job, const Json& failure) {
   std::string id = std::to_string(job.id);
-  complain("job " + id + " " + state_word(job) + (job.reason.empty() ? "" : ": " + one_line(job.reason)));
+  complain("job " + id + " " + state_word(job) +
+           (job.reason.empty() ? "" : ": " + one_line(job.reason)));
   if (failure.is_object()) {
     auto rank = get<uint64_t>(failure, "rank");
     std::string cause = get<std::string>(failure, "cause");
     if (cause.empty()) cause = get<std::string>(failure, "signature");
-    complain("first to fail: rank " + std::to_string(rank) + " on " + one_line(get<std::string>(failure, "host")) +
+    complain("first to fail: rank " + std::to_string(rank) + " on " +
+             one_line(get<std::string>(failure, "host")) +
              (cause.empty() ? "" : ": " + one_line(cause)));
     std::string words = lines_of(get<std::string>(failure, "last_words"));
     while (!words.empty() && words.back() == '\n') words.pop_back();
     if (!words.empty()) complain("\n" + words + "\n");
-    complain("regrow logs " + id + " --rank " + std::to_string(rank) + " --stderr    has all it wrote");
+    complain("regrow logs " + id + " --rank " + std::to_string(rank) +
+             " --stderr    has all it wrote");
   }
   if (job.held()) {
-    complain("It is held until a person has looked. Then:  regrow resume " + id + "   or:  regrow cancel " + id);
+    complain("It is held until a person has looked. Then:  regrow resume " + id +
+             "   or:  regrow cancel " + id);
   }
 }
 
@@ -284,8 +298,12 @@ int report_end(const Cli& cli, const Json& answer) {
   JobView job = job_view(answer);
   int code = exit_code_of(job);
   if (cli.json()) {
-    say(dump({{"job", job.id}, {"phase", job.phase}, {"desired", job.desired}, {"reason", job.reason},
-              {"exit_code", code}, {"first_failure", child(answer, "first_failure")}}) +
+    say(dump({{"job", job.id},
+              {"phase", job.phase},
+              {"desired", job.desired},
+              {"reason", job.reason},
+              {"exit_code", code},
+              {"first_failure", child(answer, "first_failure")}}) +
         "\n");
   }
   if (job.phase == "completed") {

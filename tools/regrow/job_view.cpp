@@ -13,8 +13,9 @@ namespace {
 constexpr size_t kBarWidth = 24;
 
 std::string bar(uint64_t done, uint64_t total) {
-  size_t full = static_cast<size_t>(static_cast<double>(kBarWidth) *
-                                    std::min(1.0, static_cast<double>(done) / static_cast<double>(total)));
+  size_t full =
+      static_cast<size_t>(static_cast<double>(kBarWidth) *
+                          std::min(1.0, static_cast<double>(done) / static_cast<double>(total)));
   return "[" + std::string(full, '#') + std::string(kBarWidth - full, '-') + "]";
 }
 

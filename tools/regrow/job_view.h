@@ -1,5 +1,5 @@
-// A job as the controller's questions "jobs" and "job" answer it, and how people see it: one word for
-// its state, one line for its progress. Pure; any thread.
+// A job as the controller's questions "jobs" and "job" answer it, and how people see it: one word
+// for its state, one line for its progress. Pure; any thread.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,8 @@ namespace regrow::cli {
 struct JobView {
   uint64_t id = 0;
   std::string name;
-  std::string phase;    // queued, starting, running, recovering, stopping, completed, failed, cancelled
+  std::string
+      phase;  // queued, starting, running, recovering, stopping, completed, failed, cancelled
   std::string stage;    // of starting and recovering
   std::string desired;  // run, pause, hold, cancel
   std::string reason;
@@ -46,8 +47,8 @@ JobView job_view(const Json& answer);
 std::string state_word(const JobView& job);
 Tone state_tone(const JobView& job);
 
-// "job 7 charlm  [######------] 120/400  loss 2.31  48 ms/step  4 ranks  gen 2  1 recovery  13 s left".
-// Cut from the right to `width` columns, 0 = whole.
+// "job 7 charlm  [######------] 120/400  loss 2.31  48 ms/step  4 ranks  gen 2  1 recovery  13 s
+// left". Cut from the right to `width` columns, 0 = whole.
 std::string progress_line(const JobView& job, size_t width);
 
 // 0 for completed, 1 for every other end.

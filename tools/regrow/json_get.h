@@ -1,5 +1,5 @@
-// Reads answers of a controller that may be a little older or newer than this program: what is missing,
-// null or of another type becomes the default.
+// Reads answers of a controller that may be a little older or newer than this program: what is
+// missing, null or of another type becomes the default.
 //
 //   get<int64_t>(job, "step", -1)      get<std::string>(job, "name")
 //

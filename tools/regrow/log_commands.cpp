@@ -37,7 +37,8 @@ struct Reader {
 
 class LogPrinter {
  public:
-  LogPrinter(Cli& cli, const LogOptions& options) : cli_(cli), options_(options), job_(parse_job(options.job)) {}
+  LogPrinter(Cli& cli, const LogOptions& options)
+      : cli_(cli), options_(options), job_(parse_job(options.job)) {}
 
   int run();
 
@@ -77,8 +78,9 @@ void LogPrinter::make_readers() {
     readers_.push_back(std::move(reader));
   }
   if (readers_.empty() && options_.rank >= 0) {
-    fail(kExitUsage, "job " + std::to_string(job_) + " has no rank " + std::to_string(options_.rank) +
-                         "; `regrow ranks " + std::to_string(job_) + "` lists them");
+    fail(kExitUsage, "job " + std::to_string(job_) + " has no rank " +
+                         std::to_string(options_.rank) + "; `regrow ranks " + std::to_string(job_) +
+                         "` lists them");
   }
 }
 
@@ -104,7 +106,8 @@ bool LogPrinter::put(Reader& reader, const std::string& data) {
   reader.unfinished += data;
   size_t begin = 0;
   std::string text;
-  for (size_t end; (end = reader.unfinished.find('\n', begin)) != std::string::npos; begin = end + 1) {
+  for (size_t end; (end = reader.unfinished.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
     text += shown(reader, std::string_view(reader.unfinished).substr(begin, end - begin));
   }
   reader.unfinished.erase(0, begin);
@@ -135,7 +138,8 @@ bool LogPrinter::drain(Reader& reader) {
 
 // A rank that was started again has a new log; what was left of the old one is printed already.
 void LogPrinter::look_for_restarts() {
-  for (const auto& row : ranks()) newest_[get<uint32_t>(row, "rank")] = get<uint32_t>(row, "incarnation");
+  for (const auto& row : ranks())
+    newest_[get<uint32_t>(row, "rank")] = get<uint32_t>(row, "incarnation");
   for (auto& reader : readers_) {
     uint32_t newest = newest_[reader.rank];
     if (!reader.started || newest <= reader.query.incarnation.value) continue;
@@ -184,15 +188,20 @@ int LogPrinter::run() {
 
 void add_log_commands(CLI::App& app, Cli& cli) {
   auto options = std::make_shared<LogOptions>();
-  auto* command = add_command(app, cli, {"logs", "Looking", "What a job's ranks wrote",
-                                         "regrow logs 7 --rank 2 --stderr\nregrow logs 7 --tail 20 -f"});
+  auto* command = add_command(app, cli,
+                              {"logs", "Looking", "What a job's ranks wrote",
+                               "regrow logs 7 --rank 2 --stderr\nregrow logs 7 --tail 20 -f"});
   command->add_option("JOB", options->job, "Number of the job")->required();
-  command->add_option("--rank", options->rank, "Only this rank (default: all, each line with its rank)")
+  command
+      ->add_option("--rank", options->rank,
+                   "Only this rank (default: all, each line with its rank)")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--tail", options->tail, "Begin so many lines before the end");
-  command->add_option("--incarnation", options->incarnation, "An earlier start of the rank (default: the newest)");
+  command->add_option("--incarnation", options->incarnation,
+                      "An earlier start of the rank (default: the newest)");
   command->add_flag("--stderr", options->stderr_stream, "stderr instead of stdout");
-  command->add_flag("-f,--follow", options->follow, "Go on with what is written from now on, until the job ends");
+  command->add_flag("-f,--follow", options->follow,
+                    "Go on with what is written from now on, until the job ends");
   on_run(command, cli, [&cli, options] { return LogPrinter(cli, *options).run(); });
 }
 

@@ -11,7 +11,9 @@ namespace regrow::cli {
 
 namespace {
 
-std::string rank_text(const Json& fields) { return "rank " + std::to_string(get<uint64_t>(fields, "rank")); }
+std::string rank_text(const Json& fields) {
+  return "rank " + std::to_string(get<uint64_t>(fields, "rank"));
+}
 
 std::string step_of(const Json& fields, const char* key) {
   auto step = get<int64_t>(fields, key, -1);
@@ -43,16 +45,16 @@ std::string hosts_text(const Json& placements) {
   }
   std::string out;
   for (const auto& [host, ranks] : hosts) {
-    out += (out.empty() ? "" : ", ") + one_line(host) + ": " + (ranks.size() == 1 ? "rank " : "ranks ") +
-           ranges_text(ranks);
+    out += (out.empty() ? "" : ", ") + one_line(host) + ": " +
+           (ranks.size() == 1 ? "rank " : "ranks ") + ranges_text(ranks);
   }
   return out;
 }
 
 Sentence generation_started(const Json& event) {
   const Json& f = child(event, "fields");
-  std::string text = "generation " + std::to_string(get<uint64_t>(f, "generation")) + " starts from " +
-                     step_of(f, "resume_step");
+  std::string text = "generation " + std::to_string(get<uint64_t>(f, "generation")) +
+                     " starts from " + step_of(f, "resume_step");
   Tone tone = Tone::plain;
   for (const auto& rejected : child(f, "rejected")) {
     if (!rejected.is_string()) continue;
@@ -65,7 +67,8 @@ Sentence generation_started(const Json& event) {
 Sentence job_ended(const Json& event) {
   std::string phase = get<std::string>(child(event, "fields"), "phase");
   Tone tone = phase == "completed" ? Tone::good : phase == "failed" ? Tone::bad : Tone::warning;
-  return {with_reason("job " + phase, event), tone};
+  // Why it failed stood in end_decided already.
+  return {phase == "completed" ? with_reason("job completed", event) : "job " + phase, tone};
 }
 
 // Only a real pause is worth a line.
@@ -76,12 +79,14 @@ std::optional<Sentence> stage_entered(const Json& event) {
   return Sentence{with_reason("waiting " + span_text(pause), event), Tone::warning};
 }
 
-// A rank's own exit is told by its job (incident_opened); of a stop on request nobody wants a line each.
+// A rank's own exit is told by its job (incident_opened); of a stop on request nobody wants a line
+// each.
 std::optional<Sentence> rank_exited(const Json& event) {
   const Json& report = child(child(event, "fields"), "report");
   if (get<bool>(report, "forced")) {
-    return Sentence{"rank " + get<std::string>(event, "entity") + " had to be killed: " + reason_of(event),
-                    Tone::warning};
+    return Sentence{
+        "rank " + get<std::string>(event, "entity") + " had to be killed: " + reason_of(event),
+        Tone::warning};
   }
   return std::nullopt;
 }
@@ -96,18 +101,21 @@ std::optional<Sentence> narrate(const Json& event) {
   auto number = [&](const char* key) { return std::to_string(get<uint64_t>(f, key)); };
 
   if (kind == "waiting_noted") return Sentence{with_reason("waiting", event), Tone::warning};
-  if (kind == "slots_placed") return Sentence{"placed on " + hosts_text(child(f, "placements")), Tone::plain};
+  if (kind == "slots_placed")
+    return Sentence{"placed on " + hosts_text(child(f, "placements")), Tone::plain};
   if (kind == "incident_opened") {
     // The reason names rank, host and cause.
     return Sentence{with_reason("incident " + number("incident"), event), Tone::bad};
   }
   if (kind == "incident_reclassified") {
-    return Sentence{with_reason("the root of incident " + number("incident") + " is " + rank_text(f), event),
-                    Tone::bad};
+    return Sentence{
+        with_reason("the root of incident " + number("incident") + " is " + rank_text(f), event),
+        Tone::bad};
   }
   if (kind == "recovery_planned") {
     bool first = get<uint64_t>(f, "incident") == 0;
-    return Sentence{with_reason(first ? "starting" : "recovering", event), first ? Tone::plain : Tone::warning};
+    return Sentence{with_reason(first ? "starting" : "recovering", event),
+                    first ? Tone::plain : Tone::warning};
   }
   if (kind == "stage_entered") return stage_entered(event);
   if (kind == "generation_started") return generation_started(event);
@@ -150,7 +158,8 @@ std::string explain(const Json& event) {
     const Json& fields = child(event, "fields");
     if (fields.is_object()) {
       for (const auto& [key, value] : fields.items()) {
-        if (value.is_object() || value.is_null() || (value.is_array() && value.size() > 8)) continue;
+        if (value.is_object() || value.is_null() || (value.is_array() && value.size() > 8))
+          continue;
         if (value.is_string() && value.get<std::string>().empty()) continue;
         if (!text.empty()) text += " ";
         text += key + "=" + (value.is_string() ? one_line(value.get<std::string>()) : dump(value));

@@ -1,7 +1,8 @@
-// Events in words: every event as one line of a list, and the ones that tell a job's story as sentences.
+// Events in words: every event as one line of a list, and the ones that tell a job's story as
+// sentences.
 //
-// Input is an event as the controller sends it: {"seq", "time_us", "entity", "kind", "reason", "by", "fields"}.
-// Pure; any thread.
+// Input is an event as the controller sends it: {"seq", "time_us", "entity", "kind", "reason",
+// "by", "fields"}. Pure; any thread.
 #pragma once
 
 #include <optional>

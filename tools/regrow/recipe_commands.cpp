@@ -1,7 +1,7 @@
 // init and validate: recipes, without a cluster.
-#include <CLI/CLI.hpp>
 #include <fcntl.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <cerrno>
 #include <cstring>
@@ -23,7 +23,8 @@ int write_template(const std::string& path, bool force) {
     return kExitOk;
   }
   int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (force ? O_TRUNC : O_EXCL), 0644);
-  if (fd < 0 && errno == EEXIST) fail(kExitUsage, path + " is there already; --force overwrites it");
+  if (fd < 0 && errno == EEXIST)
+    fail(kExitUsage, path + " is there already; --force overwrites it");
   bool ok = fd >= 0;
   for (size_t done = 0; ok && done < text.size();) {
     ssize_t n = write(fd, text.data() + done, text.size() - done);
@@ -37,8 +38,8 @@ int write_template(const std::string& path, bool force) {
 }
 
 Json diagnostic_to_json(const Diagnostic& d) {
-  return {{"file", d.file},       {"line", d.line},       {"column", d.column},
-          {"key", d.key_path},    {"message", d.message}, {"hint", d.hint}};
+  return {{"file", d.file},    {"line", d.line},       {"column", d.column},
+          {"key", d.key_path}, {"message", d.message}, {"hint", d.hint}};
 }
 
 int validate_as_json(const SubmitOptions& options) {
@@ -64,12 +65,12 @@ int validate(Cli& cli, const SubmitOptions& options) {
   const JobSpec& spec = *result.spec;
   std::string command = spec.interpreter;
   for (const auto& word : spec.command) command += (command.empty() ? "" : " ") + word;
-  std::string devices = spec.devices.count == 0
-                            ? "no devices"
-                            : count_text(spec.devices.count, "device") + " each (" + spec.devices.kind + ")";
-  say(options.recipe + " is fine: \"" + spec.name + "\", " + count_text(spec.ranks, "rank") + ", " + devices +
-      "\n  runs      " + fit(one_line(command), 100) + "\n  in        " + one_line(spec.working_directory) +
-      "\n  resumes   " +
+  std::string devices = spec.devices.count == 0 ? "no devices"
+                                                : count_text(spec.devices.count, "device") +
+                                                      " each (" + spec.devices.kind + ")";
+  say(options.recipe + " is fine: \"" + spec.name + "\", " + count_text(spec.ranks, "rank") + ", " +
+      devices + "\n  runs      " + fit(one_line(command), 100) + "\n  in        " +
+      one_line(spec.working_directory) + "\n  resumes   " +
       (spec.checkpoint.directory.empty() ? "never: it keeps no checkpoints"
                                          : "from " + one_line(spec.checkpoint.directory)) +
       "\n");
@@ -84,16 +85,18 @@ void add_recipe_commands(CLI::App& app, Cli& cli) {
     bool force = false;
   };
   auto init = std::make_shared<InitOptions>();
-  auto* init_command = add_command(app, cli, {"init", "Jobs", "Writes a recipe with comments, to start from",
-                                              "regrow init > recipe.yaml\nregrow init recipe.yaml"},
+  auto* init_command = add_command(app, cli,
+                                   {"init", "Jobs", "Writes a recipe with comments, to start from",
+                                    "regrow init > recipe.yaml\nregrow init recipe.yaml"},
                                    false, false);
   init_command->add_option("FILE", init->path, "Where to; stdout if left out");
   init_command->add_flag("--force", init->force, "Overwrite the file");
   on_run(init_command, cli, [init] { return write_template(init->path, init->force); });
 
   auto options = std::make_shared<SubmitOptions>();
-  auto* validate_command = add_command(app, cli, {"validate", "Jobs", "Checks a recipe; nothing is submitted",
-                                                  "regrow validate recipe.yaml --set ranks=8"},
+  auto* validate_command = add_command(app, cli,
+                                       {"validate", "Jobs", "Checks a recipe; nothing is submitted",
+                                        "regrow validate recipe.yaml --set ranks=8"},
                                        false, true);
   add_recipe_options(validate_command, *options, false);
   validate_command->get_option("RECIPE")->required();

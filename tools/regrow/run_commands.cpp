@@ -24,8 +24,8 @@ int run_job(Cli& cli, const SubmitOptions& options) {
   if (cli.json()) {
     say(dump({{"job", submitted.job}, {"message", submitted.message}}) + "\n");
   } else {
-    say("job " + std::to_string(submitted.job) + " \"" + one_line(spec.name) + "\": " +
-        count_text(spec.ranks, "rank") + ". Ctrl-C detaches\n");
+    say("job " + std::to_string(submitted.job) + " \"" + one_line(spec.name) +
+        "\": " + count_text(spec.ranks, "rank") + ". Ctrl-C detaches\n");
   }
   // A known key may answer an older job: then its past is not told again.
   return follow(cli, signals, {submitted.job, from_seq});
@@ -64,20 +64,23 @@ void add_run_commands(CLI::App& app, Cli& cli) {
   auto* run_command = add_command(
       app, cli,
       {"run", "Jobs", "Submits a job and follows it to its end; the exit code is the job's",
-       "regrow run recipe.yaml\nregrow run recipe.yaml --set ranks=8 --dry-run\nregrow run -- python3 train.py"});
+       "regrow run recipe.yaml\nregrow run recipe.yaml --set ranks=8 --dry-run\nregrow run -- "
+       "python3 train.py"});
   add_recipe_options(run_command, *run, true);
   on_run(run_command, cli, [&cli, run] { return run_job(cli, *run); });
 
   auto submit = std::make_shared<SubmitOptions>();
-  auto* submit_command =
-      add_command(app, cli, {"submit", "Jobs", "Submits a job and returns at once", "regrow submit recipe.yaml"});
+  auto* submit_command = add_command(
+      app, cli,
+      {"submit", "Jobs", "Submits a job and returns at once", "regrow submit recipe.yaml"});
   add_recipe_options(submit_command, *submit, true);
   on_run(submit_command, cli, [&cli, submit] { return submit_job(cli, *submit); });
 
   auto job = std::make_shared<std::string>();
   auto* attach_command = add_command(
-      app, cli, {"attach", "Jobs", "Follows a job that was submitted before; the exit code is the job's",
-                 "regrow attach 7"});
+      app, cli,
+      {"attach", "Jobs", "Follows a job that was submitted before; the exit code is the job's",
+       "regrow attach 7"});
   attach_command->add_option("JOB", *job, "Number of the job")->required();
   on_run(attach_command, cli, [&cli, job] { return attach(cli, *job); });
 }

@@ -1,9 +1,10 @@
 // controller and agent: the two services. They log to stderr and end with SIGTERM.
-#include <CLI/CLI.hpp>
 #include <sys/prctl.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 
@@ -28,6 +29,28 @@ void end_with_parent(pid_t parent) {
   if (getppid() != parent) fail(kExitUsage, "the parent is gone already");
 }
 
+// Without a state directory it is the user's own controller, where commands look for it.
+void choose_directory(ControllerOptions& controller) {
+  ClusterHints hints = hints_of_this_process("", "");
+  if (!controller.state_dir.empty()) {
+    controller.state_dir = absolute_path(controller.state_dir);
+    if (controller.listen.empty())
+      controller.listen = {"unix:" + socket_of_state_directory(controller.state_dir, hints)};
+    // Local commands find it by its directory; TCP addresses may be wildcards.
+    for (const auto& text : controller.listen) {
+      auto address = parse_address(text);
+      if (!address || address->is_tcp()) continue;
+      or_fail(announce_socket(controller.state_dir, to_string(*address)));
+      break;
+    }
+    return;
+  }
+  controller.state_dir = default_state_directory("controller", hints);
+  if (!controller.listen.empty()) return;
+  or_fail(make_user_directory(user_directory(hints), hints.uid));
+  controller.listen = {"unix:" + user_directory(hints) + "/regrow.sock"};
+}
+
 void add_controller(CLI::App& app, Cli& cli) {
   struct Options {
     ControllerOptions controller;
@@ -38,23 +61,32 @@ void add_controller(CLI::App& app, Cli& cli) {
   auto* command = add_command(
       app, cli,
       {"controller", "Running a cluster", "The service that decides; one per cluster",
-       "regrow controller --state-dir /var/lib/regrow\n"
+       "regrow controller             (your own one, found by your commands)\n"
        "regrow controller --state-dir /var/lib/regrow --listen unix:/run/regrow/regrow.sock \\\n"
        "                  --listen tcp:*:7400 --certs /etc/regrow/certs"},
       false, false);
-  command->add_option("--state-dir", o->controller.state_dir, "Journal and socket; made if it is not there");
-  command->add_option("--listen", o->controller.listen, "unix:/path or tcp:HOST:PORT (default: DIR/regrow.sock)")
+  command->add_option("--state-dir", o->controller.state_dir,
+                      "Journal and socket (default: ~/.local/state/regrow/controller, on your "
+                      "default socket)");
+  command
+      ->add_option("--listen", o->controller.listen,
+                   "unix:/path or tcp:HOST:PORT (default: DIR/regrow.sock)")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--certs", o->controller.certs_dir, "ca.pem, controller.pem, controller.key; needed for TCP");
-  command->add_option("--operator-uid", o->controller.operator_uids, "A user who may act, besides you and root")
+  command->add_option("--certs", o->controller.certs_dir,
+                      "ca.pem, controller.pem, controller.key; needed for TCP");
+  command
+      ->add_option("--operator-uid", o->controller.operator_uids,
+                   "A user who may act, besides you and root")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--agent-uid", o->controller.agent_uids, "A user who may attach a host")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_flag("--socket-for-all", o->controller.socket_for_all, "Other users of this machine may look");
-  command->add_option("--fault-points", o->controller.fault_points, "For tests: NAME:COUNT,... (or REGROW_FAULT_POINTS)");
+  command->add_flag("--socket-for-all", o->controller.socket_for_all,
+                    "Other users of this machine may look");
+  command->add_option("--fault-points", o->controller.fault_points,
+                      "For tests: NAME:COUNT,... (or REGROW_FAULT_POINTS)");
   command->add_flag("--list-fault-points", o->list_fault_points, "Print their names and exit");
   command->add_flag("--verbose", o->controller.verbose, "More in the log");
   command->add_option("--parent", o->parent, "End when this process ends")->group("");
@@ -63,41 +95,68 @@ void add_controller(CLI::App& app, Cli& cli) {
       for (auto name : kFaultPoints) say(std::string(name) + "\n");
       return kExitOk;
     }
-    if (o->controller.state_dir.empty()) fail(kExitUsage, "--state-dir is missing: where should the journal live?");
     end_with_parent(o->parent);
-    o->controller.state_dir = absolute_path(o->controller.state_dir);
+    choose_directory(o->controller);
     o->controller.version = REGROW_VERSION;
     const char* points = std::getenv("REGROW_FAULT_POINTS");
-    if (o->controller.fault_points.empty() && points != nullptr) o->controller.fault_points = points;
+    if (o->controller.fault_points.empty() && points != nullptr)
+      o->controller.fault_points = points;
     return run_controller(o->controller);
   });
+}
+
+bool parse_ports(const std::string& text, uint32_t& first, uint32_t& last) {
+  int end = 0;
+  bool read = std::sscanf(text.c_str(), "%5u-%5u%n", &first, &last, &end) == 2;
+  return read && static_cast<size_t>(end) == text.size() && first >= 1024 && first <= last &&
+         last <= 65535;
 }
 
 void add_agent(CLI::App& app, Cli& cli) {
   struct Options {
     AgentOptions agent;
     std::string end_ranks;
+    std::string ports;
     pid_t parent = 0;
   };
   auto o = std::make_shared<Options>();
   auto* command = add_command(
       app, cli,
       {"agent", "Running a cluster", "The service that runs ranks; one per host",
-       "regrow agent --controller unix:/run/regrow/regrow.sock --state-dir /var/lib/regrow-agent\n"
+       "regrow agent --controller /var/lib/regrow\n"
        "regrow agent --controller tcp:10.0.0.1:7400 --certs /etc/regrow/certs --name h7 \\\n"
        "             --address 10.0.0.7 --state-dir /var/lib/regrow-agent"},
       false, false);
   AgentOptions& a = o->agent;
-  command->add_option("--controller", a.controller, "unix:/path or tcp:HOST:PORT")->required();
-  command->add_option("--state-dir", a.state_dir, "Identity and epoch; survives a reboot")->required();
-  command->add_option("--run-dir", a.run_dir, "Ranks and their logs; may go with a reboot (default: STATE_DIR/run)");
+  command
+      ->add_option("--controller", a.controller,
+                   "unix:/path, tcp:HOST:PORT, or the controller's state directory")
+      ->required();
+  command->add_option("--state-dir", a.state_dir,
+                      "Identity and epoch; must survive a reboot (default: "
+                      "~/.local/state/regrow/agent)");
+  command->add_option("--run-dir", a.run_dir,
+                      "Ranks and their logs; may go with a reboot (default: STATE_DIR/run)");
   command->add_option("--name", a.name, "This host's name in the cluster (default: the machine's)");
-  command->add_option("--address", a.address, "Where ranks on other hosts reach this one (default 127.0.0.1)");
-  command->add_option("--certs", a.certs_dir, "ca.pem, NAME.pem and NAME.key of this host; needed for TCP");
-  command->add_option("--shim", a.shim, "The regrow-shim to use (default: the one that came with this program)");
+  command->add_option("--address", a.address,
+                      "Where ranks on other hosts reach this one (default 127.0.0.1)");
+  command->add_option("--certs", a.certs_dir,
+                      "ca.pem, NAME.pem and NAME.key of this host; needed for TCP");
+  command->add_option("--shim", a.shim,
+                      "The regrow-shim to use (default: the one that came with this program)");
+  command->add_option("--ports", o->ports, "Range for rendezvous, FIRST-LAST (default 20000-29999)")
+      ->check(CLI::Validator(
+          [](std::string& text) {
+            uint32_t first = 0;
+            uint32_t last = 0;
+            return parse_ports(text, first, last) ? "" : "write FIRST-LAST, such as 20000-29999";
+          },
+          ""));
   command->add_option("--sysroot", a.sysroot, "Simulated devices: DIR/devices/NAME");
-  command->add_option("--boot-id-file", a.boot_id_file, "Instead of the kernel's; for simulated hosts");
-  command->add_option("--end-ranks", o->end_ranks, "On SIGTERM end all ranks, with this grace, e.g. 10s (default: leave them)");
+  command->add_option("--boot-id-file", a.boot_id_file,
+                      "Instead of the kernel's; for simulated hosts");
+  command->add_option("--end-ranks", o->end_ranks,
+                      "On SIGTERM end all ranks, with this grace, e.g. 10s (default: leave them)");
   command->add_flag("--verbose", a.verbose, "More in the log");
   command->add_option("--parent", o->parent, "End when this process ends")->group("");
   on_run(command, cli, [o] {
@@ -110,11 +169,18 @@ void add_agent(CLI::App& app, Cli& cli) {
     }
     if (agent.shim.empty()) agent.shim = find_shim();
     if (agent.shim.empty())
-      fail(kExitUsage, "regrow-shim is neither beside this program nor in ../libexec/regrow; name it with --shim");
+      fail(kExitUsage,
+           "regrow-shim is neither beside this program nor in ../libexec/regrow; name it with "
+           "--shim");
     agent.shim = absolute_path(agent.shim);
+    agent.controller = to_string(or_fail(address_of_value(agent.controller)));
+    if (agent.state_dir.empty())
+      agent.state_dir = default_state_directory("agent", hints_of_this_process("", ""));
     agent.state_dir = absolute_path(agent.state_dir);
     if (!agent.run_dir.empty()) agent.run_dir = absolute_path(agent.run_dir);
-    if (!o->end_ranks.empty()) agent.end_ranks = Duration{static_cast<int64_t>(parse_seconds(o->end_ranks) * 1e6)};
+    if (!o->ports.empty()) parse_ports(o->ports, agent.first_port, agent.last_port);
+    if (!o->end_ranks.empty())
+      agent.end_ranks = Duration{static_cast<int64_t>(parse_seconds(o->end_ranks) * 1e6)};
     agent.version = REGROW_VERSION;
     return run_agent(agent);
   });

@@ -1,7 +1,7 @@
 // shell: line editing, history and completion around ShellSession, or a script from -c or stdin.
-#include <CLI/CLI.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 // readline.h needs FILE from <cstdio>.
@@ -36,7 +36,8 @@ char** complete_word(const char* text, int begin, int) {
   std::string common = found[0];
   for (const auto& candidate : found) {
     size_t same = 0;
-    while (same < common.size() && same < candidate.size() && common[same] == candidate[same]) ++same;
+    while (same < common.size() && same < candidate.size() && common[same] == candidate[same])
+      ++same;
     common.resize(same);
   }
   if (found.size() == 1) found.clear();
@@ -51,9 +52,12 @@ std::string history_file() {
   const char* state = std::getenv("XDG_STATE_HOME");
   const char* home = std::getenv("HOME");
   std::string base;
-  if (state != nullptr && *state == '/') base = state;
-  else if (home != nullptr && *home == '/') base = std::string(home) + "/.local/state";
-  else return "";
+  if (state != nullptr && *state == '/')
+    base = state;
+  else if (home != nullptr && *home == '/')
+    base = std::string(home) + "/.local/state";
+  else
+    return "";
   std::error_code error;
   std::filesystem::create_directories(base + "/regrow", error);
   return error ? "" : base + "/regrow/shell_history";
@@ -71,8 +75,8 @@ int execute_and_tell(ShellSession& session, const std::string& line) {
 
 int run_terminal(Cli& cli, ShellSession& session) {
   ControllerInfo info = or_fail(cli.client().connect());
-  say("cluster " + one_line(info.cluster_id) + ", you are " + one_line(info.who) + " (" + one_line(info.role) +
-      "). help lists the commands, Tab completes.\n");
+  say("cluster " + one_line(info.cluster_id) + ", you are " + one_line(info.who) + " (" +
+      one_line(info.role) + "). help lists the commands, Tab completes.\n");
   completing_session = &session;
   rl_attempted_completion_function = complete_word;
   rl_basic_word_break_characters = " \t\n";
@@ -118,10 +122,13 @@ int run_shell(Cli& cli, const std::vector<std::string>& lines) {
 
 void add_shell_command(CLI::App& app, Cli& cli) {
   auto lines = std::make_shared<std::vector<std::string>>();
-  auto* command = add_command(app, cli, {"shell", "Looking", "Walks the tree of supervisors: states, decisions, reasons",
-                                         "regrow shell\nregrow shell -c 'cd job/7' -c why\n"
-                                         "echo tree | regrow shell"});
-  command->add_option("-c,--command", *lines, "Run this instead of asking; may be given several times")
+  auto* command =
+      add_command(app, cli,
+                  {"shell", "Looking", "Walks the tree of supervisors: states, decisions, reasons",
+                   "regrow shell\nregrow shell -c 'cd job/7' -c why\n"
+                   "echo tree | regrow shell"});
+  command
+      ->add_option("-c,--command", *lines, "Run this instead of asking; may be given several times")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   on_run(command, cli, [&cli, lines] { return run_shell(cli, *lines); });

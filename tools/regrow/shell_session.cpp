@@ -19,8 +19,9 @@ constexpr size_t kMostTreeLines = 5000;
 constexpr uint64_t kEvents = 20;
 
 // Commands of `regrow` that make sense here as they are.
-constexpr std::array<const char*, 12> kLent{"status", "jobs",   "hosts", "devices", "ranks",    "logs",
-                                            "cancel", "pause", "resume", "cordon", "uncordon", "fault"};
+constexpr std::array<const char*, 12> kLent{"status", "jobs",   "hosts",    "devices",
+                                            "ranks",  "logs",   "cancel",   "pause",
+                                            "resume", "cordon", "uncordon", "fault"};
 
 bool is_lent(const std::string& word) {
   return std::any_of(kLent.begin(), kLent.end(), [&](const char* name) { return word == name; });
@@ -56,7 +57,8 @@ const std::vector<ShellSession::Command>& ShellSession::commands() {
       {"ls", "[ID]", "children, each with a summary", &ShellSession::list},
       {"cd", "[ID | ..]", "go to a node; without one to the cluster", &ShellSession::change},
       {"pwd", "", "where you are", &ShellSession::where},
-      {"show", "[ID]", "full state, and whether it is equal to the fold of its journal", &ShellSession::show},
+      {"show", "[ID]", "full state, and whether it is equal to the fold of its journal",
+       &ShellSession::show},
       {"why", "[ID]", "last inputs, what was decided and the reasons", &ShellSession::why},
       {"actor", "[ID]", "messages waiting, restarts", &ShellSession::actor},
       {"events", "[ID] [N]", "last N events (20)", &ShellSession::events},
@@ -87,10 +89,13 @@ int ShellSession::execute(const std::string& line) {
   for (const char* lent : kLent) names.push_back(lent);
   std::string nearest(nearest_name(name, names));
   fail(kExitUsage, "there is no command \"" + one_line(name) + "\"" +
-                       (nearest.empty() ? "" : " (did you mean " + nearest + "?)") + "; help lists them");
+                       (nearest.empty() ? "" : " (did you mean " + nearest + "?)") +
+                       "; help lists them");
 }
 
-Json ShellSession::ask(const std::string& entity) { return or_fail(ask_entity(cli_.client(), entity)); }
+Json ShellSession::ask(const std::string& entity) {
+  return or_fail(ask_entity(cli_.client(), entity));
+}
 
 Json ShellSession::children_of(const std::string& entity) {
   return child(cli_.query("children", {{"entity", entity}}), "children");
@@ -169,13 +174,14 @@ int ShellSession::events(const std::vector<std::string>& words) {
   // Everything is below the cluster.
   if (entity != "cluster") args["entity"] = entity;
   Json found = child(cli_.query("events", args), "events");
-  bool with_entity = entity == "cluster" || entity.starts_with("job/") || entity.starts_with("host/");
+  bool with_entity =
+      entity == "cluster" || entity.starts_with("job/") || entity.starts_with("host/");
   say(cli_.json() ? dump(found, 2) + "\n" : events_text(found, cli_.terminal, with_entity));
   return kExitOk;
 }
 
-void ShellSession::add_tree(std::string& out, const std::string& entity, const std::string& summary, size_t depth,
-                            size_t& lines) {
+void ShellSession::add_tree(std::string& out, const std::string& entity, const std::string& summary,
+                            size_t depth, size_t& lines) {
   if (lines >= kMostTreeLines) return;
   if (++lines == kMostTreeLines) {
     out += "... (more; ask for a part of it)\n";
@@ -185,7 +191,8 @@ void ShellSession::add_tree(std::string& out, const std::string& entity, const s
   if (!summary.empty()) line += "  " + cli_.terminal.paint(Tone::quiet, one_line(summary));
   out += line + "\n";
   for (const auto& row : children_of(entity)) {
-    add_tree(out, get<std::string>(row, "entity"), get<std::string>(row, "summary"), depth + 1, lines);
+    add_tree(out, get<std::string>(row, "entity"), get<std::string>(row, "summary"), depth + 1,
+             lines);
   }
 }
 
@@ -204,8 +211,9 @@ int ShellSession::help(const std::vector<std::string>&) {
     head.resize(std::max<size_t>(head.size(), 18), ' ');
     out += "  " + head + command.about + "\n";
   }
-  out += "ID is a full name (job/7, rank/7/3, host/h1, device/h1/sim0), a child's last part, or ..\n"
-         "As on the command line:";
+  out +=
+      "ID is a full name (job/7, rank/7/3, host/h1, device/h1/sim0), a child's last part, or ..\n"
+      "As on the command line:";
   for (const char* name : kLent) out += std::string(" ") + name;
   say(out + "\n");
   return kExitOk;
@@ -232,14 +240,16 @@ std::vector<std::string> ShellSession::known_entities(std::string_view word) {
     if (kind == "device") add(children_of("host/" + owner));
     if (kind == "group" || kind == "rank") add(children_of("job/" + owner));
     if (kind == "rank") {
-      for (const auto& group : children_of("job/" + owner)) add(children_of(get<std::string>(group, "entity")));
+      for (const auto& group : children_of("job/" + owner))
+        add(children_of(get<std::string>(group, "entity")));
     }
   }
   found.push_back("cluster");
   return found;
 }
 
-std::vector<std::string> ShellSession::complete(std::string_view line, size_t begin, std::string_view word) {
+std::vector<std::string> ShellSession::complete(std::string_view line, size_t begin,
+                                                std::string_view word) {
   std::vector<std::string> candidates;
   bool first = line.substr(0, begin).find_first_not_of(' ') == std::string_view::npos;
   if (first) {
@@ -252,7 +262,8 @@ std::vector<std::string> ShellSession::complete(std::string_view line, size_t be
       return {};
     }
   }
-  std::erase_if(candidates, [&](const std::string& text) { return !std::string_view(text).starts_with(word); });
+  std::erase_if(candidates,
+                [&](const std::string& text) { return !std::string_view(text).starts_with(word); });
   std::sort(candidates.begin(), candidates.end());
   candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
   return candidates;

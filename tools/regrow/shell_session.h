@@ -54,7 +54,8 @@ class ShellSession {
   Json ask(const std::string& entity);
   Json children_of(const std::string& entity);
   std::vector<std::string> known_entities(std::string_view word);
-  void add_tree(std::string& out, const std::string& entity, const std::string& summary, size_t depth, size_t& lines);
+  void add_tree(std::string& out, const std::string& entity, const std::string& summary,
+                size_t depth, size_t& lines);
 
   Cli& cli_;
   std::string here_ = "cluster";

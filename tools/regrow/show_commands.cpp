@@ -1,10 +1,10 @@
 // show and events: one entity in full, and what happened.
+#include <poll.h>
 #include <CLI/CLI.hpp>
 #include <condition_variable>
 #include <csignal>
 #include <memory>
 #include <mutex>
-#include <poll.h>
 
 #include "tools/regrow/cli.h"
 #include "tools/regrow/commands.h"
@@ -20,7 +20,8 @@ namespace {
 constexpr uint64_t kPage = 2000;
 constexpr uint64_t kLastEvents = 100;
 
-// --- show -----------------------------------------------------------------------------------------
+// --- show
+// -----------------------------------------------------------------------------------------
 
 // Where each value of a job's environment came from.
 int show_environment(Cli& cli, const std::string& entity) {
@@ -36,7 +37,8 @@ int show_environment(Cli& cli, const std::string& entity) {
     table.add({get<std::string>(variable, "name"), get<std::string>(variable, "value"),
                get<std::string>(variable, "source")});
   }
-  say(table.text(cli.terminal) + "Each rank also gets regrow's own (RANK, MASTER_ADDR, REGROW_* ...).\n");
+  say(table.text(cli.terminal) +
+      "Each rank also gets regrow's own (RANK, MASTER_ADDR, REGROW_* ...).\n");
   return kExitOk;
 }
 
@@ -50,14 +52,16 @@ int show(Cli& cli, const std::string& text, bool environment) {
   }
   const Terminal& terminal = cli.terminal;
   std::string page = head_text(answer) + full_state_text(answer, terminal) + actor_text(answer);
-  if (!child(answer, "children").empty()) page += "children\n" + children_text(child(answer, "children"), terminal);
+  if (!child(answer, "children").empty())
+    page += "children\n" + children_text(child(answer, "children"), terminal);
   page += "last events\n" + events_text(child(answer, "events"), terminal, false);
   page += "last decisions\n" + decisions_text(answer, terminal);
   say(page);
   return kExitOk;
 }
 
-// --- events ---------------------------------------------------------------------------------------
+// --- events
+// ---------------------------------------------------------------------------------------
 
 struct EventOptions {
   std::string entity;
@@ -109,10 +113,13 @@ struct WatchNews {
   std::optional<Error> failed;
 };
 
-int follow_events(Cli& cli, SignalQueue& signals, const EventOptions& options, uint64_t next, bool with_entity) {
+int follow_events(Cli& cli, SignalQueue& signals, const EventOptions& options, uint64_t next,
+                  bool with_entity) {
   Inbox<WatchNews> inbox;
   WatchCallbacks callbacks;
-  callbacks.on_lines = [&inbox](const std::vector<std::string>& lines) { inbox.push({lines, "", {}}); };
+  callbacks.on_lines = [&inbox](const std::vector<std::string>& lines) {
+    inbox.push({lines, "", {}});
+  };
   callbacks.on_state = [&inbox](const std::string& trouble) { inbox.push({{}, trouble, {}}); };
   callbacks.on_failed = [&inbox](const Error& error) { inbox.push({{}, "", error}); };
   auto watch = cli.client().watch({next, options.entity}, callbacks);
@@ -136,12 +143,15 @@ int follow_events(Cli& cli, SignalQueue& signals, const EventOptions& options, u
 
 int print_events(Cli& cli, EventOptions options) {
   if (!options.entity.empty()) options.entity = parse_entity(options.entity);
-  SignalQueue signals(options.follow ? std::initializer_list<int>{SIGINT, SIGTERM} : std::initializer_list<int>{});
+  SignalQueue signals(options.follow ? std::initializer_list<int>{SIGINT, SIGTERM}
+                                     : std::initializer_list<int>{});
   // One entity's own events need no column that says so; a job or host brings those below it.
-  bool with_entity = options.entity.empty() || options.entity.starts_with("job/") || options.entity.starts_with("host/");
+  bool with_entity = options.entity.empty() || options.entity.starts_with("job/") ||
+                     options.entity.starts_with("host/");
   bool all = options.limit < 0 && cli.json();
   uint64_t limit = options.limit < 0 ? kLastEvents : static_cast<uint64_t>(options.limit);
-  uint64_t next = all ? print_all(cli, options, with_entity) : print_last(cli, options, limit, with_entity);
+  uint64_t next =
+      all ? print_all(cli, options, with_entity) : print_last(cli, options, limit, with_entity);
   return options.follow ? follow_events(cli, signals, options, next, with_entity) : kExitOk;
 }
 
@@ -153,22 +163,29 @@ void add_show_commands(CLI::App& app, Cli& cli) {
     bool environment = false;
   };
   auto show_options = std::make_shared<ShowOptions>();
-  auto* show_command =
-      add_command(app, cli, {"show", "Looking", "Shows one node of the tree: state, last events, last decisions",
-                             "regrow show 7                 (job/7)\nregrow show 7/3               (rank/7/3)\n"
-                             "regrow show h1                (host/h1)\nregrow show job/7 --env       (where each "
-                             "variable came from)"});
-  show_command->add_option("ID", show_options->entity, "cluster, host/NAME, device/HOST/NAME, job/N, group/N/G, rank/N/R")
+  auto* show_command = add_command(
+      app, cli,
+      {"show", "Looking", "Shows one node of the tree: state, last events, last decisions",
+       "regrow show 7                 (job/7)\nregrow show 7/3               (rank/7/3)\n"
+       "regrow show h1                (host/h1)\nregrow show job/7 --env       (where each "
+       "variable came from)"});
+  show_command
+      ->add_option("ID", show_options->entity,
+                   "cluster, host/NAME, device/HOST/NAME, job/N, group/N/G, rank/N/R")
       ->required();
-  show_command->add_flag("--env", show_options->environment, "A job's environment, and where each value came from");
+  show_command->add_flag("--env", show_options->environment,
+                         "A job's environment, and where each value came from");
   on_run(show_command, cli, [&cli, show_options] {
     return show(cli, show_options->entity, show_options->environment);
   });
 
   auto options = std::make_shared<EventOptions>();
-  auto* events_command = add_command(app, cli, {"events", "Looking", "What happened and why, from the journal",
-                                                "regrow events\nregrow events 7 -f\nregrow events job/7 -o json"});
-  events_command->add_option("ID", options->entity, "Only this entity; of a job or host, those below it as well");
+  auto* events_command =
+      add_command(app, cli,
+                  {"events", "Looking", "What happened and why, from the journal",
+                   "regrow events\nregrow events 7 -f\nregrow events job/7 -o json"});
+  events_command->add_option("ID", options->entity,
+                             "Only this entity; of a job or host, those below it as well");
   events_command->add_option("--tail", options->limit,
                              "Only the last so many (default: 100 in a table, all in JSON)");
   events_command->add_flag("-f,--follow", options->follow, "Go on with what happens from now on");

@@ -1,8 +1,7 @@
 // Signals as something to poll, so that Ctrl-C is handled in the main loop and not in a handler.
 //
-//   SignalQueue signals({SIGINT, SIGTERM});     // before any thread is started: threads inherit the mask
-//   poll(signals.fd() ...);
-//   while (auto signal = signals.take()) ...
+//   SignalQueue signals({SIGINT, SIGTERM});     // before any thread is started: threads inherit
+//   the mask poll(signals.fd() ...); while (auto signal = signals.take()) ...
 //
 // Main's thread only. The destructor gives the signals their former meaning back.
 #pragma once

@@ -21,12 +21,13 @@ bool is_time(std::string_view name) {
          one_of(name, {"at", "since", "not_before", "first_success"});
 }
 bool is_duration(std::string_view name) {
-  return one_of(name, {"window", "healthy_for", "initial", "cap", "grace", "start", "progress", "stop_grace",
-                       "finish", "host", "max_unreachable"});
+  return one_of(name, {"window", "healthy_for", "initial", "cap", "grace", "start", "progress",
+                       "stop_grace", "finish", "host", "max_unreachable"});
 }
 
 std::string scalar_text(std::string_view name, const Json& value) {
-  if (value.is_string()) return value.get<std::string>().empty() ? "\"\"" : one_line(value.get<std::string>());
+  if (value.is_string())
+    return value.get<std::string>().empty() ? "\"\"" : one_line(value.get<std::string>());
   if (value.is_null()) return "-";
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   if (value.is_number_integer()) {
@@ -34,7 +35,8 @@ std::string scalar_text(std::string_view name, const Json& value) {
     if (is_time(name) && number == 0) return "-";
     if (is_time(name) && number > kYear2001Us) return date_time_text(number);
     if (is_duration(name)) return number == 0 ? "0" : span_text(number);
-    if (name.ends_with("_bytes")) return number == 0 ? "0" : bytes_text(static_cast<uint64_t>(number));
+    if (name.ends_with("_bytes"))
+      return number == 0 ? "0" : bytes_text(static_cast<uint64_t>(number));
   }
   return dump(value);
 }

@@ -6,7 +6,8 @@
 //     - rank: 0
 //       host: h1
 //
-// Fields that say when or how long are shown as such; -o json has the exact numbers. Pure; any thread.
+// Fields that say when or how long are shown as such; -o json has the exact numbers. Pure; any
+// thread.
 #pragma once
 
 #include <string>

@@ -19,7 +19,8 @@ bool StatusLine::print(const std::string& line, Tone tone) {
 void StatusLine::show(const std::string& text, Tone tone) {
   if (!terminal_.live) return;
   // One column less: a full line would make some terminals scroll.
-  std::string line = terminal_.paint(tone, fit(text, terminal_.width > 1 ? terminal_.width - 1 : 1));
+  std::string line =
+      terminal_.paint(tone, fit(text, terminal_.width > 1 ? terminal_.width - 1 : 1));
   if (line == shown_) return;
   say("\r\033[K" + line);
   shown_ = line;

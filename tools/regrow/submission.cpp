@@ -27,8 +27,8 @@ std::string random_key() {
   return out;
 }
 
-// An accepted job is handed to an actor of its own; a moment later it answers questions. Whoever is told
-// its number may ask about it at once.
+// An accepted job is handed to an actor of its own; a moment later it answers questions. Whoever is
+// told its number may ask about it at once.
 void wait_until_visible(Cli& cli, uint64_t job) {
   for (int asks = 0; asks < kVisibleAsks; ++asks) {
     auto answer = cli.client().query("job", {{"job", job}});
@@ -41,7 +41,8 @@ void wait_until_visible(Cli& cli, uint64_t job) {
 
 void add_recipe_options(CLI::App* command, SubmitOptions& options, bool submits) {
   command->add_option("RECIPE", options.recipe, "A recipe, as `regrow init` writes one");
-  command->add_option("--set", options.settings, "Overrides a key of the recipe: ranks=8, env.SEED=7")
+  command
+      ->add_option("--set", options.settings, "Overrides a key of the recipe: ranks=8, env.SEED=7")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -67,23 +68,27 @@ JobSpec load_spec(const Cli& cli, const SubmitOptions& options) {
   if (!text.empty() && text.back() == '\n') text.pop_back();
   std::fprintf(stderr, "%s\n", text.c_str());
   fail(kExitUsage, count_text(result.diagnostics.size(), "error") + " in " +
-                       (options.recipe.empty() ? "the settings" : options.recipe) + ", nothing was submitted");
+                       (options.recipe.empty() ? "the settings" : options.recipe) +
+                       ", nothing was submitted");
 }
 
 Json spec_to_json(const JobSpec& spec) { return to_json(spec); }
 
 Submitted submit(Cli& cli, const JobSpec& spec, const SubmitOptions& options) {
-  Json args{{"spec", spec_to_json(spec)}, {"key", options.key.empty() ? random_key() : options.key}};
+  Json args{{"spec", spec_to_json(spec)},
+            {"key", options.key.empty() ? random_key() : options.key}};
   auto deadline = std::chrono::steady_clock::now() + kSubmitPatience;
   bool connected = false;
   while (true) {
     auto answer = cli.client().act("submit", args, options.reason);
     if (answer) {
-      Submitted submitted{get<uint64_t>(*answer, "job"), one_line(get<std::string>(*answer, "message"))};
+      Submitted submitted{get<uint64_t>(*answer, "job"),
+                          one_line(get<std::string>(*answer, "message"))};
       wait_until_visible(cli, submitted.job);
       return submitted;
     }
-    // Nothing there from the start is an error at once; one that goes away in between is waited for.
+    // Nothing there from the start is an error at once; one that goes away in between is waited
+    // for.
     connected = connected || cli.client().connect().ok();
     bool wait = answer.error().exit_code == kExitUnreachable && connected;
     if (!wait || std::chrono::steady_clock::now() > deadline) throw CommandFailed(answer.error());
@@ -99,7 +104,8 @@ int show_plan(Cli& cli, const JobSpec& spec) {
     return possible ? kExitOk : kExitJobFailed;
   }
   if (!possible) {
-    fail(kExitJobFailed, "\"" + spec.name + "\" cannot be placed now: " + one_line(get<std::string>(plan, "reason")));
+    fail(kExitJobFailed, "\"" + spec.name + "\" cannot be placed now: " +
+                             one_line(get<std::string>(plan, "reason")));
   }
   Table table({{"RANK", Align::right}, {"HOST"}, {"DEVICES", Align::left, true}});
   for (const auto& placement : child(plan, "placements")) {
@@ -107,8 +113,8 @@ int show_plan(Cli& cli, const JobSpec& spec) {
     for (const auto& device : child(placement, "devices")) {
       if (device.is_string()) devices += (devices.empty() ? "" : ", ") + device.get<std::string>();
     }
-    table.add({std::to_string(get<uint64_t>(placement, "rank")), get<std::string>(placement, "host"),
-               devices.empty() ? "-" : devices});
+    table.add({std::to_string(get<uint64_t>(placement, "rank")),
+               get<std::string>(placement, "host"), devices.empty() ? "-" : devices});
   }
   say(table.text(cli.terminal));
   std::string words = get<std::string>(plan, "grant_text", get<std::string>(plan, "reason"));

@@ -1,5 +1,5 @@
-// From a recipe, or the command after `--`, to a job the controller has accepted. Shared by run, submit
-// and validate, so that all give the same verdict.
+// From a recipe, or the command after `--`, to a job the controller has accepted. Shared by run,
+// submit and validate, so that all give the same verdict.
 //
 // Main's thread only.
 #pragma once
@@ -34,7 +34,8 @@ struct Submitted {
   uint64_t job = 0;
   std::string message;
 };
-// Repeats itself with the same key while the controller restarts, so that one submission is one job.
+// Repeats itself with the same key while the controller restarts, so that one submission is one
+// job.
 Submitted submit(Cli& cli, const JobSpec& spec, const SubmitOptions& options);
 
 // --dry-run: where the ranks would run. Exit code 1 if they cannot.

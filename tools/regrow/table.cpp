@@ -37,7 +37,8 @@ std::vector<size_t> Table::widths(size_t limit) const {
   std::vector<size_t> width;
   for (const auto& column : columns_) width.push_back(display_width(column.title));
   for (const auto& row : rows_) {
-    for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], display_width(row[i].text));
+    for (size_t i = 0; i < row.size(); ++i)
+      width[i] = std::max(width[i], display_width(row[i].text));
   }
   if (limit == 0) return width;
   size_t total = kGap * (width.size() - 1);

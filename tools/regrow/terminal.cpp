@@ -12,12 +12,23 @@ std::string Terminal::paint(Tone tone, std::string_view text) const {
   if (!colour || tone == Tone::plain || text.empty()) return out;
   const char* code = "0";
   switch (tone) {
-    case Tone::good: code = "32"; break;
-    case Tone::warning: code = "33"; break;
-    case Tone::bad: code = "31"; break;
-    case Tone::quiet: code = "2"; break;
-    case Tone::strong: code = "1"; break;
-    case Tone::plain: break;
+    case Tone::good:
+      code = "32";
+      break;
+    case Tone::warning:
+      code = "33";
+      break;
+    case Tone::bad:
+      code = "31";
+      break;
+    case Tone::quiet:
+      code = "2";
+      break;
+    case Tone::strong:
+      code = "1";
+      break;
+    case Tone::plain:
+      break;
   }
   return std::string("\033[") + code + "m" + out + "\033[0m";
 }

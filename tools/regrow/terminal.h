@@ -1,4 +1,5 @@
-// What stdout is: a terminal with a width and perhaps colours, or a pipe or file that gets plain lines.
+// What stdout is: a terminal with a width and perhaps colours, or a pipe or file that gets plain
+// lines.
 //
 // Plain values; any thread.
 #pragma once

@@ -105,9 +105,11 @@ std::string span_text(int64_t us) {
     return format("%dm %02ds", static_cast<int>(seconds / 60), static_cast<int>(seconds % 60));
   }
   if (seconds < 86400) {
-    return format("%dh %02dm", static_cast<int>(seconds / 3600), static_cast<int>(seconds / 60 % 60));
+    return format("%dh %02dm", static_cast<int>(seconds / 3600),
+                  static_cast<int>(seconds / 60 % 60));
   }
-  return format("%dd %dh", static_cast<int>(seconds / 86400), static_cast<int>(seconds / 3600 % 24));
+  return format("%dd %dh", static_cast<int>(seconds / 86400),
+                static_cast<int>(seconds / 3600 % 24));
 }
 
 std::string step_text(double step_seconds) {

@@ -231,12 +231,12 @@ void Shim::finish() {
   write_exit(failed_ ? "never_started" : "exited");
   phase_ = Phase::kDone;
   tell_all();
+  if (start_.tmp != nullptr && group_gone_us_ != 0) remove_tree(start_.tmp);
   // After the news: a reboot voids the incarnation, so this only helps whoever looks into it later.
   int fd = open("exit", O_RDONLY | O_CLOEXEC);
   if (fd >= 0) fsync(fd);
   int directory = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory >= 0) fsync(directory);
-  if (start_.tmp != nullptr && group_gone_us_ != 0) remove_tree(start_.tmp);
 }
 
 void Shim::write_exit(const char* state) {
@@ -258,7 +258,10 @@ void Shim::write_exit(const char* state) {
     memcpy(all + size, words, length);
     size += length;
   }
-  replace_file("exit", all, size);
+  if (replace_file("exit", all, size)) return;
+  // A full disk may still have room for what matters most.
+  head.add("stdout 0\nstderr 0\n");
+  replace_file("exit", head.c_str(), head.size());
 }
 
 void Shim::tell(int client) const {

@@ -1,0 +1,236 @@
+// Single decisions of a job that no transcript shows; the stories are in tests/golden.
+#include "tests/catch.h"
+#include "tests/supervisors/support.h"
+
+using namespace regrow;
+using namespace regrow::test;
+
+namespace {
+
+const EntityId job_id = EntityId::job({1});
+const EntityId cluster = EntityId::cluster();
+
+struct Job {
+  EntityHost host{job_id};
+  std::vector<EventRecord> records;
+  Time now{Duration::seconds(1).us};
+
+  Outbox give(Input in) {
+    Outbox out = host.handle(input(job_id, std::move(in), {1}), {now, Time{}});
+    records.insert(records.end(), out.records.begin(), out.records.end());
+    Outbox later = host.durable(host.n());
+    for (auto& e : later.effects) out.effects.push_back(e);
+    for (auto& r : later.replies) out.replies.push_back(r);
+    return out;
+  }
+  const JobState& state() const { return std::get<JobState>(host.state()); }
+  void pass(int64_t seconds) { now = now + Duration::seconds(seconds); }
+
+  void place() {
+    in::Granted granted{state().grant, {}};
+    for (RankIndex r : state().wanted) granted.placements.push_back({r, {"h1"}, {{"gpu" + std::to_string(r.value)}}});
+    give(granted);
+  }
+  void prepare() {
+    PrepareReport r;
+    r.job = {1};
+    r.generation = state().generation;
+    r.attempt = state().prepare_attempt;
+    r.address = "10.0.0.1";
+    r.port = 20000 + r.attempt;
+    give(in::Prepared{{"h1"}, r});
+  }
+  void status(uint32_t rank, Process process, const RankReport& r = {}) {
+    give(in::RankStatus{{rank}, state().slots[rank].incarnation, state().generation, process, r, ""});
+  }
+  void run(uint32_t ranks) {
+    JobSpec spec = spec_of(ranks);
+    if (change) change(spec);
+    give(in::CreateJob{spec, "uid:1000"});
+    place();
+    prepare();
+    for (uint32_t r = 0; r < ranks; ++r) status(r, Process::running);
+    REQUIRE(state().phase == Phase::running);
+  }
+  void exits(uint32_t rank, int32_t code, int32_t signal, bool by_us = false) {
+    RankReport r = report(ProcessState::exited, rank, state().slots[rank].incarnation.value, code, signal);
+    r.ended_by_us = by_us;
+    status(rank, Process::exited, r);
+  }
+  std::function<void(JobSpec&)> change;
+};
+
+}  // namespace
+
+TEST_CASE("a job goes on wherever its journal ends", "[job]") {
+  // Replays every prefix of a job that was killed, resumed and cancelled, and resumes it: a decision is
+  // never half made for good.
+  Job story;
+  story.run(2);
+  story.exits(1, 0, 9);
+  story.exits(0, 0, 15, true);
+  story.prepare();
+  story.status(0, Process::running);
+  story.status(1, Process::running);
+  story.give(in::SetDesired{Desired::cancel, "enough"});
+  for (size_t cut = 1; cut <= story.records.size(); ++cut) {
+    Job job;
+    for (size_t i = 0; i < cut; ++i) job.host.replay(story.records[i]);
+    INFO("cut after " << event_name(story.records[cut - 1].event));
+    job.give(in::Resumed{});
+    CHECK(job.host.quarantined().empty());
+    const JobState& s = job.state();
+    // Either something is under way that will come back, or a rank's status does, or it runs.
+    bool waits = s.stage != Stage::none || s.phase == Phase::running;
+    CHECK(waits);
+    bool cancelled = s.desired == Desired::cancel;
+    CHECK((!cancelled || s.end_phase == Phase::cancelled));
+    // Orders that were lost: the group says that it has nothing, the rank that it never was.
+    for (int round = 0; round < 4; ++round) {
+      for (uint32_t r = 0; r < 2; ++r) {
+        if (s.slots[r].process == Process::spawning || s.slots[r].process == Process::running) job.exits(r, 0, 9, true);
+      }
+      if (s.stage == Stage::placing) job.place();
+      if (s.stage == Stage::preparing) job.prepare();
+    }
+    job.give(in::SetDesired{Desired::cancel, "enough"});
+    for (uint32_t r = 0; r < 2; ++r) {
+      if (s.slots[r].process == Process::spawning || s.slots[r].process == Process::running) job.exits(r, 0, 15, true);
+    }
+    CHECK(s.phase == Phase::cancelled);
+  }
+}
+
+TEST_CASE("reclassified port failures are not charged either", "[job]") {
+  Job job;
+  job.run(2);
+  RankReport echo = report(ProcessState::exited, 1, 1, 1);
+  echo.error_line = "RuntimeError: Connection refused";
+  job.status(1, Process::exited, echo);
+  RankReport bind = report(ProcessState::exited, 0, 1, 1);
+  bind.bind_failed = true;
+  job.status(0, Process::exited, bind);
+  REQUIRE(job.state().incidents.size() == 1);
+  CHECK(job.state().incidents[0].rank == RankIndex{0});
+  CHECK_FALSE(job.state().incidents[0].charged);
+  CHECK(job.state().stage == Stage::preparing);
+  CHECK(job.state().avoid_ports == std::vector<uint32_t>{20001});
+}
+
+TEST_CASE("a host that gives no answer is left for another, not waited for until the job fails", "[job]") {
+  Job job;
+  job.give(in::CreateJob{spec_of(1), "uid:1000"});
+  job.place();
+  REQUIRE(job.state().stage == Stage::preparing);
+  job.pass(20);
+  CHECK(effects_of<fx::Prepare>(job.give(in::Tick{})).size() == 1);  // asked again
+  job.pass(80);
+  Outbox out = job.give(in::Tick{});
+  CHECK(job.state().stage == Stage::placing);
+  CHECK(job.state().avoid_hosts == std::vector<HostName>{{"h1"}});
+  CHECK(job.state().incidents.back().failure_class == FailureClass::infrastructure);
+  job.give(in::Granted{job.state().grant, {{{0}, {"h2"}, {{"gpu0"}}}}});
+  CHECK(job.state().prepare_hosts == std::vector<HostName>{{"h2"}});
+}
+
+TEST_CASE("a process that does not die is given up, its device stays dirty", "[job]") {
+  Job job;
+  job.change = [](JobSpec& s) { s.timeouts.stop_grace = Duration::seconds(10); };
+  job.run(2);
+  job.exits(0, 0, 9);
+  REQUIRE(job.state().stage == Stage::stopping);
+  REQUIRE(job.host.wake_at({job.now, {}}));
+  job.pass(60);
+  job.give(in::Tick{});
+  CHECK(job.state().stage == Stage::stopping);
+  job.pass(11);
+  job.give(in::Tick{});
+  CHECK(job.state().stage == Stage::placing);
+  CHECK(job.state().wanted == std::vector<RankIndex>{{1}});
+  CHECK(job.state().wanted_dirty == std::vector<RankIndex>{{1}});
+}
+
+TEST_CASE("incidents that spend a budget are not forgotten for those that do not", "[job]") {  // B-1
+  JobState s;
+  s.job = {1};
+  s.spec = spec_of(1);
+  s.spec.intensity[static_cast<size_t>(FailureClass::infrastructure)].max_restarts = -1;
+  s.slots.resize(1);
+  auto open = [&](uint32_t n, FailureClass c) {
+    EventRecord r;
+    ev::IncidentOpened e;
+    e.incident = n;
+    e.failure_class = c;
+    r.event = e;
+    apply(s, r);
+  };
+  open(1, FailureClass::program);
+  for (uint32_t n = 2; n <= 200; ++n) open(n, FailureClass::infrastructure);
+  CHECK(s.incidents.size() == 64);
+  CHECK(s.incidents[0].failure_class == FailureClass::program);
+  CHECK(s.incidents.back().number == 200);
+}
+
+TEST_CASE("old news of a host's link do not lose a rank that starts there", "[job]") {
+  Job job;
+  job.give(in::CreateJob{spec_of(1), "uid:1000"});
+  job.place();
+  job.give(in::HostLinkNews{{"h1"}, HostLink::unreachable, job.now});
+  job.pass(30);
+  job.prepare();  // it answers: it is in reach
+  CHECK(job.state().hosts.empty());
+  job.give(in::Tick{});
+  CHECK(job.state().slots[0].process == Process::spawning);
+  CHECK(job.state().incidents.empty());
+}
+
+TEST_CASE("a silent agent is not a hung rank while the others make steps", "[job]") {  // F-2
+  Job job;
+  job.change = [](JobSpec& s) { s.timeouts.progress = Duration::seconds(10); };
+  job.run(2);
+  auto show = [&](uint32_t rank, int64_t step) {
+    ProgressReport p;
+    p.key = key(rank, 1);
+    p.step = step;
+    job.give(in::Progress{p});
+  };
+  show(0, 1);
+  show(1, 1);
+  for (int64_t step = 2; step < 40; ++step) {
+    job.pass(1);
+    show(0, step);
+    job.give(in::Tick{});
+  }
+  CHECK(job.state().incidents.empty());
+  show(1, 1);  // an old report comes first when the link heals
+  job.give(in::Tick{});
+  CHECK(job.state().incidents.empty());
+  show(1, 40);
+  for (int i = 0; i < 11; ++i) {
+    job.pass(1);
+    show(0, 40);
+    show(1, 40);
+    job.give(in::Tick{});
+  }
+  REQUIRE(job.state().incidents.size() == 1);
+  CHECK(job.state().incidents[0].failure_class == FailureClass::hang);
+}
+
+TEST_CASE("operators win over recovery, and are told what is not possible", "[job]") {  // O-1
+  Job job;
+  job.run(2);
+  job.exits(1, 1, 0);
+  CHECK(job.state().phase == Phase::recovering);
+  Outbox out = job.give(in::SetDesired{Desired::pause, "later"});
+  REQUIRE(out.replies.size() == 1);
+  CHECK(out.replies[0].ok);
+  job.exits(0, 0, 15, true);
+  CHECK(job.state().parked);
+  CHECK(job.state().incidents[0].judged);
+  job.give(in::SetDesired{Desired::cancel, "never"});
+  CHECK(job.state().phase == Phase::cancelled);
+  out = job.give(in::SetDesired{Desired::run, "please"});
+  REQUIRE(out.replies.size() == 1);
+  CHECK_FALSE(out.replies[0].ok);
+  CHECK(job.give(in::SetDesired{Desired::cancel, "again"}).replies[0].ok);
+}
