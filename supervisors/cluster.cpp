@@ -24,11 +24,11 @@ HostEntry& host_entry(ClusterState& s, const HostName& host) {
 }
 
 const DeviceView* find_device(const ClusterState& s, const HostName& host, const DeviceName& device) {
-  for (const HostEntry& h : s.hosts) {
-    if (h.host != host) continue;
-    for (const DeviceView& d : h.devices) {
-      if (d.name == device) return &d;
-    }
+  auto it = std::lower_bound(s.hosts.begin(), s.hosts.end(), host,
+                             [](const HostEntry& e, const HostName& h) { return e.host < h; });
+  if (it == s.hosts.end() || it->host != host) return nullptr;
+  for (const DeviceView& d : it->devices) {
+    if (d.name == device) return &d;
   }
   return nullptr;
 }
@@ -160,7 +160,7 @@ void decide(Turn<ClusterState>& t, NoLive&) {
             t.record(ev::ControllerStarted{m.cluster_id, m.epoch, m.version},
                      "controller started, epoch " + std::to_string(m.epoch.number));
           },
-          [&](const in::Resumed&) { serve_line(t); },
+          [&](const in::Resumed&) {},  // jobs ask again for what they wait for
           [&](const in::Submit& m) { on_submit(t, m); },
           [&](const in::JobTakenOver& m) {
             const JobEntry* job = find_job(t.state().jobs, m.job);

@@ -74,8 +74,18 @@ void EntityHost::issue_pending(Outbox& out, Held& held, bool again) {
   if (!quarantined_.empty()) return;
   std::vector<Action> wanted = pending_of(state_);
   if (again) issued_.clear();
+  // Both lists come in the same order, so what was issued is mostly found where the last one was.
+  size_t next = 0;
+  auto was_issued = [&](const Action& action) {
+    for (size_t tried = 0; tried < issued_.size(); ++tried, ++next) {
+      if (next >= issued_.size()) next = 0;
+      if (issued_[next++] == action) return true;
+      --next;
+    }
+    return false;
+  };
   for (const Action& action : wanted) {
-    if (std::find(issued_.begin(), issued_.end(), action) != issued_.end()) continue;
+    if (was_issued(action)) continue;
     if (auto* message = std::get_if<Message>(&action)) {
       out.messages.push_back({message->to, EventRef{id_, n_}, {}, {}, message->input});
     } else {
@@ -111,7 +121,9 @@ Outbox EntityHost::handle(const Envelope& envelope, Now now) {
   Decision decision = dispatch(envelope, now);
   remember(envelope, decision, now.time);
 
+  bool more = false;
   for (auto& recorded : decision.events) {
+    more = more || may_want_more(state_, recorded.event);
     EventRecord record;
     record.entity = id_;
     record.n = ++n_;
@@ -127,7 +139,7 @@ Outbox EntityHost::handle(const Envelope& envelope, Now now) {
 
   Held held{n_, std::move(decision.effects), std::move(decision.replies)};
   bool resumed = std::holds_alternative<in::Resumed>(envelope.input);
-  if (!out.records.empty() || decision.reissue || resumed)
+  if (more || decision.reissue || resumed)
     issue_pending(out, held, decision.reissue || resumed);
   if (!held.effects.empty() || !held.replies.empty()) held_.push_back(std::move(held));
   release(out);

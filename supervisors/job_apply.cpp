@@ -9,7 +9,16 @@ namespace {
 
 constexpr size_t kIncidentsKept = 64;
 
+// Ranks in records are checked: a damaged record must quarantine its job, not end the process.
+Slot& slot_at(JobState& s, RankIndex rank) {
+  if (rank.value >= s.slots.size())
+    throw BrokenInvariant("job/" + std::to_string(s.job.value) + " has no rank " + std::to_string(rank.value));
+  return s.slots[rank.value];
+}
+
 void apply_plan(JobState& s, const ev::RecoveryPlanned& e, const EventRecord& r) {
+  for (RankIndex rank : e.stop) slot_at(s, rank);
+  for (RankIndex rank : e.start) slot_at(s, rank);
   s.generation = e.generation;
   s.rung = e.rung;
   s.stop = e.stop;
@@ -19,7 +28,7 @@ void apply_plan(JobState& s, const ev::RecoveryPlanned& e, const EventRecord& r)
   s.stage = Stage::stopping;
   s.stage_since = r.at;
   s.parked = false;
-  for (RankIndex rank : e.replace) s.slots[rank.value].replace = true;
+  for (RankIndex rank : e.replace) slot_at(s, rank).replace = true;
   Phase before = s.phase;
   if (e.start.empty()) {
     s.phase = Phase::stopping;
@@ -107,7 +116,7 @@ void apply_started(JobState& s, const ev::GenerationStarted& e, const EventRecor
     s.without_progress = 0;
   }
   for (RankIndex rank : s.start) {
-    Slot& slot = s.slots[rank.value];
+    Slot& slot = slot_at(s, rank);
     slot.incarnation = next(slot.incarnation);
     slot.process = Process::spawning;
     slot.succeeded = false;
@@ -123,7 +132,7 @@ void apply_started(JobState& s, const ev::GenerationStarted& e, const EventRecor
 }
 
 void apply_ended_slot(JobState& s, const ev::SlotEnded& e, const EventRecord& r) {
-  Slot& slot = s.slots[e.rank.value];
+  Slot& slot = slot_at(s, e.rank);
   slot.process = e.lost ? Process::lost : Process::exited;
   slot.moved = false;
   slot.succeeded = e.succeeded;
@@ -266,7 +275,7 @@ void apply(JobState& s, const EventRecord& r) {
           [&](const ev::WaitingNoted&) { s.phase_reason = kWaitsForDevices + r.reason; },
           [&](const ev::SlotsPlaced& e) {
             for (const Placement& p : e.placements) {
-              Slot& slot = s.slots[p.rank.value];
+              Slot& slot = slot_at(s, p.rank);
               slot.host = p.host;
               slot.devices = p.devices;
               slot.placed = true;
@@ -276,7 +285,7 @@ void apply(JobState& s, const EventRecord& r) {
             if (s.phase == Phase::queued) set_phase(s, Phase::starting, r);
           },
           [&](const ev::SlotsReleased&) { give_back(s); },
-          [&](const ev::SlotCondemned& e) { s.slots[e.rank.value].replace = true; },
+          [&](const ev::SlotCondemned& e) { slot_at(s, e.rank).replace = true; },
           [&](const ev::IncidentOpened& e) { apply_incident(s, e, r); },
           [&](const ev::IncidentReclassified& e) { apply_reclassified(s, e, r); },
           [&](const ev::IncidentJudged& e) { apply_judged(s, e); },
@@ -293,7 +302,7 @@ void apply(JobState& s, const EventRecord& r) {
             }
           },
           [&](const ev::GenerationStarted& e) { apply_started(s, e, r); },
-          [&](const ev::SlotRunning& e) { s.slots[e.rank.value].process = Process::running; },
+          [&](const ev::SlotRunning& e) { slot_at(s, e.rank).process = Process::running; },
           [&](const ev::GenerationRunning& e) {
             s.stage = Stage::none;
             s.running_generation = e.generation;

@@ -1,6 +1,7 @@
 // Pieces of the job's state machine, shared by its source files only.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,9 @@ inline bool is_active(const Slot& slot) {
 inline bool is_terminal(Phase p) {
   return p == Phase::completed || p == Phase::failed || p == Phase::cancelled;
 }
+// Of lists in rising order, as all lists of ranks in a job's plans are.
 inline bool contains(const std::vector<RankIndex>& ranks, RankIndex rank) {
-  for (RankIndex r : ranks) {
-    if (r == rank) return true;
-  }
-  return false;
+  return std::binary_search(ranks.begin(), ranks.end(), rank);
 }
 inline GroupIndex group_of(const JobState& s, RankIndex rank) {
   uint32_t per_group = s.spec.groups == 0 ? s.spec.ranks : s.spec.ranks / s.spec.groups;

@@ -68,6 +68,23 @@ bool may_create_entity(const Input& input) {
                     input);
 }
 
+bool may_want_more(const AnyState& state, const Event& event) {
+  return std::visit(
+      Overloaded{[&](const ev::MemberChanged& e) {
+                   // One that becomes active while its group is stopping has to be stopped as well.
+                   bool over = e.process == Process::exited || e.process == Process::lost;
+                   return !over && std::get<GroupState>(state).stage == GroupStage::stopping;
+                 },
+                 [](const ev::SlotEnded& e) { return e.lost; },
+                 [](const ev::SlotRunning&) { return false; },
+                 [](const ev::ProgressSampled&) { return false; },
+                 [](const ev::HostLinkNoted&) { return false; },
+                 [](const ev::WaitingNoted&) { return false; },
+                 [](const ev::BudgetRefilled&) { return false; },
+                 [](const auto&) { return true; }},
+      event);
+}
+
 void apply(AnyState& state, const EventRecord& record) {
   std::visit(Overloaded{[&](std::monostate&) { throw BrokenInvariant("no such entity: " + record.entity.path); },
                         [&](auto& s) { apply(s, record); }},

@@ -100,6 +100,10 @@ std::vector<Action> pending(const JobState& state);
 std::vector<Action> pending(const GroupState& state);
 std::vector<Action> pending(const RankState& state);
 
+// False if this event, just applied, cannot have added to what is pending: it only settles something. A job
+// of thousands of ranks then need not say all that it wants again with every rank that starts or ends.
+bool may_want_more(const AnyState& state, const Event& event);
+
 // When the entity wants a Tick; nothing = never.
 std::optional<Time> deadline(const HostState& state, const HostLive& live, Now now);
 std::optional<Time> deadline(const JobState& state, const JobLive& live, Now now);

@@ -147,7 +147,8 @@ void AgentSession::obey(const Spawn& spawn) {
 
 void AgentSession::obey(const SignalRank& command) {
   RankReport now = runner_.query(command.key);
-  if (now.state == ProcessState::running && now.pid != 0) kill(static_cast<pid_t>(now.pid), command.signal);
+  if (now.state == ProcessState::running && now.pid != 0)
+    kill(static_cast<pid_t>(now.pid), command.signal);
 }
 
 void AgentSession::obey(const StopCommand& command) {

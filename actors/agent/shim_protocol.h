@@ -26,8 +26,8 @@
 //   out.
 //
 // Socket, agent to shim: "stop SIGNAL leader|group GRACE_US", "stop" (settings of `start`), "kill",
-// "status". Shim to agent: "starting", "started PID STARTTIME STARTED_US", "ended" (the exit file is
-// there). A new client is told the state at once; a descriptor passed as 3 is a client from the
+// "status". Shim to agent: "starting", "started PID STARTTIME STARTED_US", "ended" (the exit file
+// is there). A new client is told the state at once; a descriptor passed as 3 is a client from the
 // beginning.
 #pragma once
 

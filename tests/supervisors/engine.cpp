@@ -9,7 +9,7 @@ using namespace regrow::test;
 namespace {
 
 const EntityId rank_id = EntityId::rank({1}, {3});
-const HostName h1{"h1"};
+const HostName h1{"h1"}, h2{"h2"};
 
 Outbox start(EntityHost& host, uint32_t incarnation, int64_t seconds = 1) {
   return host.handle(input(rank_id, in::RankStart{spawn(3, incarnation), h1}), at(seconds));
@@ -119,21 +119,50 @@ TEST_CASE("a broken check quarantines the entity and nothing else", "[engine]") 
 }
 
 TEST_CASE("an exception in a decision is journaled, and its request answered", "[engine]") {
-  EntityHost host(EntityId::job({1}), JobState{}, 0, "");
-  JobState broken;
-  broken.job = {1};
-  broken.spec = spec_of(1);
-  broken.slots.resize(1);
-  broken.stage = Stage::placing;
-  broken.grant = 1;
-  EntityHost job(EntityId::job({1}), broken, 4, "");
-  in::Granted nonsense{1, {{RankIndex{0}, {"h1"}, {}}}};
-  nonsense.placements[0].rank = {0};
-  // The state claims a resume point and a start list that the code would index out of range.
-  std::get<JobState>(const_cast<AnyState&>(job.state())).spec.intensity.clear();
-  Outbox out = job.handle(input(EntityId::job({1}), nonsense), at(1));
-  CHECK(job.quarantined().empty());  // handled in any state
-  CHECK_FALSE(out.records.empty());
+  // A state that cannot be: prepared on another host than where its rank is.
+  EntityId id = EntityId::job({1});
+  JobState s;
+  s.job = {1};
+  s.spec = spec_of(1);
+  s.slots.resize(1);
+  s.slots[0].host = h1;
+  s.slots[0].placed = true;
+  s.start = {{0}};
+  s.stage = Stage::preparing;
+  s.generation = {1};
+  s.prepare_attempt = 1;
+  s.prepare_hosts = {h2};
+  EntityHost host(id, s, 4, "");
+  PrepareReport r;
+  r.job = {1};
+  r.generation = {1};
+  r.attempt = 1;
+  Outbox out = host.handle(input(id, in::Prepared{h2, r}, {9}), at(5));
+  REQUIRE(out.records.size() == 1);
+  CHECK(std::holds_alternative<ev::EntityQuarantined>(out.records[0].event));
+  CHECK(out.records[0].n == 5);
+  CHECK(out.messages.empty());
+  CHECK_FALSE(host.quarantined().empty());
+  CHECK_FALSE(host.wake_at(at(9)));
+  out = host.durable(5);
+  REQUIRE(out.replies.size() == 1);
+  CHECK_FALSE(out.replies[0].ok);
+}
+
+TEST_CASE("a damaged record is refused, not obeyed", "[engine]") {
+  JobState s;
+  s.job = {1};
+  s.slots.resize(2);
+  EventRecord r;
+  for (Event e : std::vector<Event>{ev::SlotEnded{{2}, {1}, {}, {}, {}, {}, {}, {}}, ev::SlotRunning{{9}, {1}}, ev::SlotCondemned{{4}},
+                                    ev::SlotsPlaced{1, {{RankIndex{7}, {"h1"}, {}}}}, ev::RankLost{{1}}}) {
+    r.event = e;
+    CHECK_THROWS_AS(apply(s, r), BrokenInvariant);
+  }
+  ev::RecoveryPlanned plan;
+  plan.start = {{5}};
+  r.event = plan;
+  CHECK_THROWS_AS(apply(s, r), BrokenInvariant);
 }
 
 TEST_CASE("decisions are remembered with their reasons, and only the newest", "[engine]") {

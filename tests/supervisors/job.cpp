@@ -101,6 +101,30 @@ TEST_CASE("a job goes on wherever its journal ends", "[job]") {
   }
 }
 
+TEST_CASE("a crash in the middle of a verdict does not let the job off", "[job]") {  // B-1
+  Job story;
+  story.run(1);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    story.exits(0, 1, 0);
+    if (attempt == 1) break;
+    story.prepare();
+    story.status(0, Process::running);
+  }
+  REQUIRE(story.state().phase == Phase::failed);
+  size_t last_loss = 0;
+  for (size_t i = 0; i < story.records.size(); ++i) {
+    if (std::holds_alternative<ev::IncidentOpened>(story.records[i].event)) last_loss = i;
+  }
+  for (size_t cut = last_loss + 1; cut <= story.records.size(); ++cut) {
+    Job job;
+    for (size_t i = 0; i < cut; ++i) job.host.replay(story.records[i]);
+    INFO("cut after " << event_name(story.records[cut - 1].event));
+    job.give(in::Resumed{});
+    CHECK(job.state().phase == Phase::failed);
+    CHECK(job.state().incident_count == 2);
+  }
+}
+
 TEST_CASE("reclassified port failures are not charged either", "[job]") {
   Job job;
   job.run(2);

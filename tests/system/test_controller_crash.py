@@ -80,7 +80,7 @@ class EachFaultPoint(CrashTest):
         arguments = ("--fault-points", f"{point}:{hit}")
         with DevCluster(home, 2, 2, arguments) as cluster:
             type(self).cluster = cluster
-            job = self.submit_once(self.stub_recipe("--steps", 24, "--delay", 0.05))
+            job = self.submit_once(self.stub_recipe("--steps", 24, "--delay", 0.05, ranks=2))
             before = cluster.wait_for_step(job, 4)
             os.kill(before[1].pid, signal.SIGKILL)
             self.wait_for_generation(job, 2)
@@ -153,7 +153,7 @@ class SeededInstants(CrashTest):
         print(f"seed {SEED} (REGROW_SEED), {INSTANTS} instants (REGROW_CRASH_INSTANTS)")
         with PlainCluster(self.top / "c") as cluster:
             type(self).cluster = cluster
-            job = self.submit_once(self.stub_recipe("--steps", 1000000, "--delay", 0.05))
+            job = self.submit_once(self.stub_recipe("--steps", 1000000, "--delay", 0.05, ranks=3))
             ranks = cluster.wait_for_step(job, 3)
             losses = 0
             for instant in range(INSTANTS):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from regrow_cluster import DevCluster, is_alive
 from dev_cluster import find_binary
+from kept_process import KeptProcess
 
 
 def marked(text):
@@ -197,8 +198,6 @@ class Two(DevTest):
         self.assertIn(".sock", (state / "cluster").read_text())
 
     def test_a_controller_and_an_agent_without_options_find_each_other(self):
-        from kept_process import KeptProcess
-
         binary = str(find_binary())
         socket = f"unix:{self.dir}/run/regrow/regrow.sock"
         controller = KeptProcess([binary, "controller"], self.dir / "c.log", 10, self.environment)
