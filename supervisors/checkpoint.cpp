@@ -28,7 +28,8 @@ std::string problem_of_every_host(const ByHost& seen, const std::vector<HostName
     auto it = seen.find(host);
     if (it == seen.end()) return "not on " + host.value;
     if (!it->second->complete)
-      return (it->second->problem.empty() ? "incomplete" : it->second->problem) + " on " + host.value;
+      return (it->second->problem.empty() ? "incomplete" : it->second->problem) + " on " +
+             host.value;
   }
   return "";
 }
@@ -42,18 +43,20 @@ std::string problem_of_shards(const CheckpointRule& rule, const ByHost& seen,
     const auto& shards = it->second->shards;
     there += std::find(shards.begin(), shards.end(), rank) != shards.end();
   }
-  bool marker = rule.marker.empty() ||
-                std::any_of(seen.begin(), seen.end(), [](const auto& s) { return s.second->marker; });
+  bool marker = rule.marker.empty() || std::any_of(seen.begin(), seen.end(),
+                                                   [](const auto& s) { return s.second->marker; });
   std::string problem;
   if (there < host_of_rank.size())
-    problem = "shards " + std::to_string(there) + "/" + std::to_string(host_of_rank.size()) + " where their ranks run";
+    problem = "shards " + std::to_string(there) + "/" + std::to_string(host_of_rank.size()) +
+              " where their ranks run";
   if (!marker) problem += std::string(problem.empty() ? "" : ", ") + "marker missing";
   return problem;
 }
 
 }  // namespace
 
-ResumePoint choose_resume_point(const CheckpointRule& rule, const std::vector<HostName>& host_of_rank,
+ResumePoint choose_resume_point(const CheckpointRule& rule,
+                                const std::vector<HostName>& host_of_rank,
                                 const std::map<HostName, PrepareReport>& reports) {
   std::map<int64_t, ByHost, std::greater<>> steps;  // newest first
   for (const auto& [host, report] : reports) {

@@ -77,10 +77,11 @@ void EntityHost::issue_pending(Outbox& out, Held& held, bool again) {
   // Both lists come in the same order, so what was issued is mostly found where the last one was.
   size_t next = 0;
   auto was_issued = [&](const Action& action) {
-    for (size_t tried = 0; tried < issued_.size(); ++tried, ++next) {
-      if (next >= issued_.size()) next = 0;
-      if (issued_[next++] == action) return true;
-      --next;
+    for (size_t i = 0; i < issued_.size(); ++i) {
+      size_t at = (next + i) % issued_.size();
+      if (!(issued_[at] == action)) continue;
+      next = at + 1;
+      return true;
     }
     return false;
   };

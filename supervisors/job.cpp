@@ -203,8 +203,14 @@ void on_group_status(T& t, JobLive& live, const in::GroupStatus& m) {
 
 struct GiveUp {
   Time at;
-  std::string why;
+  bool host = false;  // because its host is out of reach; otherwise because it does not die
 };
+
+std::string reason_of(const JobState& s, const Slot& slot, const GiveUp& g) {
+  if (g.host) return "host " + slot.host.value + " is out of reach for longer than " + seconds_text(s.spec.timeouts.host);
+  Duration patience{s.spec.timeouts.stop_grace.us + kKillPatience.us};
+  return "it has not ended " + seconds_text(patience) + " after the order to stop";
+}
 
 // When a slot is given up although nobody knows that its process has ended: its host is out of reach, or
 // it does not die. Nothing while neither is the case.
@@ -213,12 +219,11 @@ std::optional<GiveUp> give_up_at(const JobState& s, const JobLive& live, const S
   std::optional<GiveUp> first;
   if (s.stage == Stage::stopping && contains(s.stop, slot.rank)) {
     Duration patience{s.spec.timeouts.stop_grace.us + kKillPatience.us};
-    first = {now.deadline(s.stage_since, patience), "it has not ended " + seconds_text(patience) + " after the order to stop"};
+    first = GiveUp{now.deadline(s.stage_since, patience), false};
   }
   for (const HostNote& note : s.hosts) {
     if (note.host != slot.host || note.link == HostLink::up) continue;
-    std::string why = "host " + slot.host.value + " is out of reach for longer than " + seconds_text(s.spec.timeouts.host);
-    if (note.link == HostLink::lost) return GiveUp{now.time, why};
+    if (note.link == HostLink::lost) return GiveUp{now.time, true};
     bool ending = s.end_phase != Phase::queued || s.desired != Desired::run;
     Time base = std::max(note.since, now.floor);
     Time since = base;
@@ -227,7 +232,7 @@ std::optional<GiveUp> give_up_at(const JobState& s, const JobLive& live, const S
       since = std::min(live.advanced_at, base + s.spec.timeouts.max_unreachable);
     // `since` is when the link became suspect; that much silence has passed already.
     Time at = since + std::max(Duration{s.spec.timeouts.host.us - kHostSuspectAfter.us}, Duration{0});
-    if (!first || at < first->at) first = {at, why};
+    if (!first || at < first->at) first = GiveUp{at, true};
   }
   return first;
 }
@@ -241,7 +246,8 @@ bool give_up_slots(T& t, JobLive& live) {
     auto give_up = give_up_at(t.state(), live, slot, t.now());
     if (!give_up || t.now().time < give_up->at) continue;
     any = true;
-    in::RankStatus status{slot.rank, slot.incarnation, t.state().generation, Process::lost, {}, give_up->why};
+    in::RankStatus status{slot.rank, slot.incarnation, t.state().generation, Process::lost, {},
+                          reason_of(t.state(), slot, *give_up)};
     if (!was_asked_for(t.state(), status) && !loss) loss = status;
     record_slot_ended(t, status);
   }

@@ -236,11 +236,12 @@ void on_device_trouble(T& t, JobLive& live, const in::DeviceTrouble& m) {
 
 namespace {
 
+enum class WatchKind { not_started, early_exit, stalled, no_sign };
+
 struct Watch {
   Time at;
-  std::string what;
-  FailureClass failure_class;
-  RankIndex rank;
+  WatchKind kind;
+  RankIndex rank;  // of the first two kinds
 };
 
 // The rank to name when nothing moves: one that someone stopped, else the one furthest behind.
@@ -277,34 +278,51 @@ std::optional<Time> first_to_stall(const JobState& s, const JobLive& live, Now n
 
 std::vector<Watch> watches(const JobState& s, const JobLive& live, Now now) {
   std::vector<Watch> all;
+  const Timeouts& limits = s.spec.timeouts;
   if (s.stage == Stage::spawning) {
     for (RankIndex r : s.start) {
-      if (s.slots[r.value].process != Process::spawning || s.spec.timeouts.start.us == 0) continue;
-      return {{now.deadline(s.stage_since, s.spec.timeouts.start),
-               "was not started within " + seconds_text(s.spec.timeouts.start), FailureClass::infrastructure, r}};
+      if (s.slots[r.value].process != Process::spawning || limits.start.us == 0) continue;
+      return {{now.deadline(s.stage_since, limits.start), WatchKind::not_started, r}};
     }
     return all;
   }
   if (s.first_success.us != 0) {
     for (const Slot& slot : s.slots) {
       if (!slot.succeeded) continue;
-      all.push_back({now.deadline(s.first_success, s.spec.timeouts.finish),
-                     "exited with 0, and its peers had not finished " + seconds_text(s.spec.timeouts.finish) + " later",
-                     FailureClass::early_exit, slot.rank});
+      all.push_back({now.deadline(s.first_success, limits.finish), WatchKind::early_exit, slot.rank});
       break;
     }
   }
+  if (limits.progress.us > 0) {
+    if (auto stalled = first_to_stall(s, live, now))
+      all.push_back({now.deadline(*stalled, limits.progress), WatchKind::stalled, {}});
+  }
   bool moved = live.advanced_at > s.running_since;
-  if (auto stalled = first_to_stall(s, live, now); stalled && s.spec.timeouts.progress.us > 0)
-    all.push_back({now.deadline(*stalled, s.spec.timeouts.progress),
-                   "hung: no progress for " + seconds_text(s.spec.timeouts.progress), FailureClass::hang,
-                   slowest(s, live)});
-  bool watched = !s.spec.progress_pattern.empty() || s.spec.timeouts.progress.us > 0;
-  if (!moved && s.spec.timeouts.start.us > 0 && watched)
-    all.push_back({now.deadline(s.running_since, s.spec.timeouts.start),
-                   "stuck in start-up: no sign of progress for " + seconds_text(s.spec.timeouts.start),
-                   FailureClass::hang, slowest(s, live)});
+  bool watched = !s.spec.progress_pattern.empty() || limits.progress.us > 0;
+  if (!moved && limits.start.us > 0 && watched)
+    all.push_back({now.deadline(s.running_since, limits.start), WatchKind::no_sign, {}});
   return all;
+}
+
+// What it means that this time has come.
+Verdict verdict_of(const JobState& s, const JobLive& live, const Watch& w, RankIndex& rank) {
+  auto verdict = [](FailureClass c, std::string what) {
+    return Verdict{c, std::string(to_string(c)), false, false, std::move(what)};
+  };
+  const Timeouts& limits = s.spec.timeouts;
+  rank = w.rank;
+  if (w.kind == WatchKind::not_started)
+    return verdict(FailureClass::infrastructure, "was not started within " + seconds_text(limits.start));
+  if (w.kind == WatchKind::early_exit)
+    return verdict(FailureClass::early_exit, "exited with 0, and its peers had not finished " +
+                                                 seconds_text(limits.finish) + " later");
+  rank = slowest(s, live);
+  std::string what = w.kind == WatchKind::stalled
+                         ? "hung: no progress for " + seconds_text(limits.progress)
+                         : "stuck in start-up: no sign of progress for " + seconds_text(limits.start);
+  auto it = live.progress.find(rank);
+  if (it != live.progress.end() && it->second.report.stopped) what += " (someone stopped it with SIGSTOP)";
+  return verdict(FailureClass::hang, what);
 }
 
 }  // namespace
@@ -320,12 +338,10 @@ std::optional<Time> progress_deadline(const JobState& s, const JobLive& live, No
 void check_progress(T& t, JobLive& live) {
   for (const Watch& w : watches(t.state(), live, t.now())) {
     if (t.now().time < w.at) continue;
-    Verdict v{w.failure_class, std::string(to_string(w.failure_class)), false, false, w.what};
-    auto it = live.progress.find(w.rank);
-    if (w.failure_class == FailureClass::hang && it != live.progress.end() && it->second.report.stopped)
-      v.text += " (someone stopped it with SIGSTOP)";
-    RankReport none;
-    return on_loss(t, live, t.state().slots[w.rank.value], none, v, w.failure_class != FailureClass::early_exit);
+    RankIndex rank;
+    Verdict v = verdict_of(t.state(), live, w, rank);
+    Slot slot = t.state().slots[rank.value];
+    return on_loss(t, live, slot, RankReport{}, v, w.kind != WatchKind::early_exit);
   }
 }
 

@@ -1,5 +1,6 @@
-// A job after a crash. The journal may have been cut after any event, also between two events of one
-// decision: what the missing ones would have said is found out from the state and decided again.
+// A job after a crash. The journal may have been cut after any event, also between two events of
+// one decision: what the missing ones would have said is found out from the state and decided
+// again.
 #include <algorithm>
 
 #include "supervisors/job_internal.h"
@@ -21,7 +22,8 @@ const Slot* stranded(const JobState& s) {
 
 bool end_is_unaccounted(const JobState& s, const Slot& slot) {
   bool over = slot.process == Process::exited || slot.process == Process::lost;
-  bool under_way = s.stage == Stage::spawning || (s.stage == Stage::none && s.phase == Phase::running);
+  bool under_way =
+      s.stage == Stage::spawning || (s.stage == Stage::none && s.phase == Phase::running);
   return over && !slot.succeeded && under_way;
 }
 
@@ -42,7 +44,8 @@ void take_up(T& t, JobLive& live) {
     plan_recovery(t, open->number, false, open->cause, {});
   } else if (const Slot* slot = stranded(s)) {
     Slot hit = *slot;
-    Verdict v{FailureClass::infrastructure, "device lost", false, false, "cannot stay on its device or host"};
+    Verdict v{FailureClass::infrastructure, "device lost", false, false,
+              "cannot stay on its device or host"};
     on_loss(t, live, hit, RankReport{}, v, true);
   } else if (s.stage == Stage::none && s.phase == Phase::running) {
     finish_if_done(t);

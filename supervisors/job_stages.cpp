@@ -200,26 +200,29 @@ std::optional<Time> stage_deadline(const JobState& s, const JobLive& live, Now n
 }
 
 std::vector<SpawnCommand> spawn_commands(const JobState& s, GroupIndex group) {
-  std::map<HostName, std::vector<RankIndex>> by_host;
-  for (const Slot& slot : s.slots) by_host[slot.host].push_back(slot.rank);
-  std::vector<std::pair<RankIndex, HostName>> hosts;  // in the order of their lowest rank
-  for (const auto& [host, ranks] : by_host) hosts.emplace_back(ranks.front(), host);
-  std::sort(hosts.begin(), hosts.end());
+  struct OnHost {
+    uint32_t index = 0;  // hosts in the order of their lowest rank
+    uint32_t ranks = 0;
+  };
+  std::map<HostName, OnHost> hosts;
+  std::vector<std::pair<const OnHost*, uint32_t>> where;  // of each slot: its host, and its number there
+  for (const Slot& slot : s.slots) {
+    auto [it, first] = hosts.try_emplace(slot.host);
+    if (first) it->second.index = static_cast<uint32_t>(hosts.size()) - 1;
+    where.emplace_back(&it->second, it->second.ranks++);
+  }
   std::vector<SpawnCommand> commands;
   for (RankIndex r : s.start) {
     if (group_of(s, r) != group) continue;
     const Slot& slot = s.slots[r.value];
-    const auto& local = by_host[slot.host];
     SpawnCommand c;
     c.key = {s.job, r, slot.incarnation};
     c.generation = s.generation;
     c.group = group;
     c.world_size = s.spec.ranks;
-    c.local_rank = static_cast<uint32_t>(std::find(local.begin(), local.end(), r) - local.begin());
-    c.local_world_size = static_cast<uint32_t>(local.size());
-    for (size_t i = 0; i < hosts.size(); ++i) {
-      if (hosts[i].second == slot.host) c.group_rank = static_cast<uint32_t>(i);
-    }
+    c.local_rank = where[r.value].second;
+    c.local_world_size = where[r.value].first->ranks;
+    c.group_rank = where[r.value].first->index;
     c.group_world_size = static_cast<uint32_t>(hosts.size());
     c.devices = slot.devices;
     c.master_address = s.master_address;

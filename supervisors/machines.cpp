@@ -72,8 +72,8 @@ bool may_want_more(const AnyState& state, const Event& event) {
   return std::visit(
       Overloaded{[&](const ev::MemberChanged& e) {
                    // One that becomes active while its group is stopping has to be stopped as well.
-                   bool over = e.process == Process::exited || e.process == Process::lost;
-                   return !over && std::get<GroupState>(state).stage == GroupStage::stopping;
+                   bool starts = e.process == Process::spawning || e.process == Process::running;
+                   return starts && std::get<GroupState>(state).stage == GroupStage::stopping;
                  },
                  [](const ev::SlotEnded& e) { return e.lost; },
                  [](const ev::SlotRunning&) { return false; },

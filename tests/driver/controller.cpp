@@ -95,7 +95,8 @@ void SimController::wake_after_stall() {
   });
 }
 
-void SimController::later(const std::string& from, const std::string& to, std::function<void()> run) {
+void SimController::later(const std::string& from, const std::string& to,
+                          std::function<void()> run) {
   Time at = loop_.now() + (delays_.message ? delays_.message() : Duration{});
   Time& last = last_delivery_[{from, to}];
   last = at = std::max(at, last);
@@ -198,7 +199,8 @@ void SimController::tick(const EntityId& id) {
   if (wake && *wake <= loop_.now()) {
     n.ticks_in_place = n.last_tick == loop_.now() ? n.ticks_in_place + 1 : 0;
     n.last_tick = loop_.now();
-    if (n.ticks_in_place > 20) throw Violation(id.path + " wants a Tick again and again at the same moment");
+    if (n.ticks_in_place > 20)
+      throw Violation(id.path + " wants a Tick again and again at the same moment");
     deliver({id, {}, {}, {}, in::Tick{}});
   } else {
     arm(n);

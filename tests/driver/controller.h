@@ -1,13 +1,15 @@
-// A controller without threads, CAF and disk: the same EntityHosts, virtual time, a journal in memory.
+// A controller without threads, CAF and disk: the same EntityHosts, virtual time, a journal in
+// memory.
 //
-// It does what actors/ does: hands every input to the one entity it is for, appends what is decided,
-// tells each entity what is durable, passes effects and replies on. The world outside is the test's.
+// It does what actors/ does: hands every input to the one entity it is for, appends what is
+// decided, tells each entity what is durable, passes effects and replies on. The world outside is
+// the test's.
 //
 //   Loop loop(Time{0});
 //   SimController controller(loop, outside, Delays{});
 //   controller.start({1, 77}, nullptr);
-//   controller.post("operator", {EntityId::cluster(), {}, {1}, {"uid:1000", "operator"}, in::Submit{...}});
-//   loop.run_for(Duration::seconds(60));
+//   controller.post("operator", {EntityId::cluster(), {}, {1}, {"uid:1000", "operator"},
+//   in::Submit{...}}); loop.run_for(Duration::seconds(60));
 #pragma once
 
 #include <deque>
@@ -55,21 +57,24 @@ class SimController {
  public:
   SimController(Loop& loop, Outside& outside, Delays delays);
 
-  // Replays the journal and begins a term. Once the term is durable every entity is resumed, in order of
-  // name or shuffled, and then it is open(): a command that carries an epoch which a crash could still
-  // take back would bar the next controller from its agents.
+  // Replays the journal and begins a term. Once the term is durable every entity is resumed, in
+  // order of name or shuffled, and then it is open(): a command that carries an epoch which a crash
+  // could still take back would bar the next controller from its agents.
   void start(Epoch epoch, Random* shuffle);
-  // Ends it at this instant; the journal keeps its first `keep` records, at least those acknowledged.
+  // Ends it at this instant; the journal keeps its first `keep` records, at least those
+  // acknowledged.
   void crash(uint64_t keep);
-  // The supervisor of one entity dies, with all that was on its way to it. Once its events are durable it
-  // is made anew from the journal, and every entity is resumed: what was said to it is said again.
+  // The supervisor of one entity dies, with all that was on its way to it. Once its events are
+  // durable it is made anew from the journal, and every entity is resumed: what was said to it is
+  // said again.
   void restart(const EntityId& id);
   bool alive() const { return alive_; }
   bool open() const { return open_; }
 
   // An input from outside, lost unless open(); one sender's inputs to one entity stay in order.
   void post(const std::string& sender, Envelope envelope);
-  // Nothing is handled until then (SIGSTOP, a machine that swaps); the engine is told by Now::floor.
+  // Nothing is handled until then (SIGSTOP, a machine that swaps); the engine is told by
+  // Now::floor.
   void stall(Duration d);
   // An acknowledgement arrives for every batch until then only afterwards.
   void slow_disk_until(Time t) { slow_until_ = t; }

@@ -1,6 +1,7 @@
 // Values as text for people: transcripts and failure messages.
 //
-//   fields_text(event)   `inc=4 process=exited report={state=exited signal=9}`: what is not at its default
+//   fields_text(event)   `inc=4 process=exited report={state=exited signal=9}`: what is not at its
+//   default
 #pragma once
 
 #include <cmath>
@@ -21,7 +22,8 @@ std::string fields_text(const T& value) {
   static const T blank{};
   std::string out;
   std::vector<std::string> defaults;
-  T::visit_fields(blank, [&](const char*, const auto& field) { defaults.push_back(value_text(field)); });
+  T::visit_fields(blank,
+                  [&](const char*, const auto& field) { defaults.push_back(value_text(field)); });
   size_t i = 0;
   T::visit_fields(value, [&](const char* name, const auto& field) {
     std::string text = value_text(field);
@@ -63,7 +65,8 @@ std::string value_text(const T& value) {
   } else if constexpr (std::is_same_v<T, EntityId>) {
     return value.path;
   } else if constexpr (std::is_same_v<T, IncarnationKey>) {
-    return EntityId::rank(value.job, value.rank).path + "#" + std::to_string(value.incarnation.value);
+    return EntityId::rank(value.job, value.rank).path + "#" +
+           std::to_string(value.incarnation.value);
   } else if constexpr (std::is_same_v<T, Placement>) {
     std::string text = std::to_string(value.rank.value) + ":" + value.host.value;
     for (const auto& d : value.devices) text += "/" + d.value;

@@ -10,7 +10,8 @@ namespace {
 constexpr Duration second = Duration::seconds(1);
 
 // One rank fails in this way at this step; its peers have to be stopped; the job recovers.
-void incident(Story& story, int64_t step, uint32_t rank, int32_t code, int32_t signal, const std::string& line) {
+void incident(Story& story, int64_t step, uint32_t rank, int32_t code, int32_t signal,
+              const std::string& line) {
   story.progress(step);
   story.pass(second);
   story.exits({rank}, code, signal, line);
@@ -21,7 +22,8 @@ void incident(Story& story, int64_t step, uint32_t rank, int32_t code, int32_t s
 
 TEST_CASE("transcript: first start", "[golden]") {
   Story story("first_start",
-              "Two hosts join, a job of four ranks is submitted, placed, prepared and started, and completes.",
+              "Two hosts join, a job of four ranks is submitted, placed, prepared and started, and "
+              "completes.",
               {.from_the_beginning = true});
   story.start(demo_spec(4));
   CHECK(story.job().phase == Phase::running);
@@ -34,8 +36,10 @@ TEST_CASE("transcript: first start", "[golden]") {
 
 TEST_CASE("transcript: a killed rank", "[golden]") {
   Story story("rank_killed",
-              "Rank 3 is killed by somebody. Two survivors stop when asked to, one only by force. All restart in place\n"
-              "from step 200: the checkpoint of step 300 is torn.", {});
+              "Rank 3 is killed by somebody. Two survivors stop when asked to, one only by force. "
+              "All restart in place\n"
+              "from step 200: the checkpoint of step 300 is torn.",
+              {});
   story.start(demo_spec(4));
   story.has_checkpoint(100);
   story.has_checkpoint(200);
@@ -52,8 +56,10 @@ TEST_CASE("transcript: a killed rank", "[golden]") {
 
 TEST_CASE("transcript: a user bug", "[golden]") {
   Story story("user_bug",
-              "Rank 2 fails with the same error at the same step twice. Its peers' errors only echo it; rank 0's comes in\n"
-              "before its own. The job fails, no device is blamed.", {});
+              "Rank 2 fails with the same error at the same step twice. Its peers' errors only "
+              "echo it; rank 0's comes in\n"
+              "before its own. The job fails, no device is blamed.",
+              {});
   story.start(demo_spec(4));
   for (int attempt = 0; attempt < 2; ++attempt) {
     story.progress(203);
@@ -70,7 +76,9 @@ TEST_CASE("transcript: a user bug", "[golden]") {
 
 TEST_CASE("transcript: an early exit", "[golden]") {
   Story story("early_exit",
-              "Rank 1 exits with 0 while its peers still need it. They fail for want of it: it is the root.", {});
+              "Rank 1 exits with 0 while its peers still need it. They fail for want of it: it is "
+              "the root.",
+              {});
   story.start(demo_spec(4));
   story.progress(50);
   story.exits({1}, 0, 0);
@@ -84,7 +92,10 @@ TEST_CASE("transcript: an early exit", "[golden]") {
 }
 
 TEST_CASE("transcript: a hang", "[golden]") {
-  Story story("hang", "Somebody stops rank 2 with SIGSTOP. Nothing dies; after 30 s without a step the job acts.", {});
+  Story story(
+      "hang",
+      "Somebody stops rank 2 with SIGSTOP. Nothing dies; after 30 s without a step the job acts.",
+      {});
   JobSpec spec = demo_spec(4);
   spec.timeouts.progress = Duration::seconds(30);
   story.start(spec);
@@ -102,8 +113,10 @@ TEST_CASE("transcript: a hang", "[golden]") {
 
 TEST_CASE("transcript: a port taken by someone else", "[golden]") {
   Story story("bind_failure",
-              "The leased port is taken between lease and bind. Another port for all ranks of the next attempt; no budget\n"
-              "is spent, nobody is blamed (scenario 16).", {.from_the_beginning = true});
+              "The leased port is taken between lease and bind. Another port for all ranks of the "
+              "next attempt; no budget\n"
+              "is spent, nobody is blamed (scenario 16).",
+              {.from_the_beginning = true});
   story.next_bind_fails();
   JobSpec spec = demo_spec(2);
   spec.intensity[static_cast<size_t>(FailureClass::start_up)].max_restarts = 0;
@@ -117,9 +130,12 @@ TEST_CASE("transcript: a port taken by someone else", "[golden]") {
 
 TEST_CASE("transcript: a lost host", "[golden]") {
   Story story("host_lost",
-              "h2 falls silent, and with it two of four ranks; no step is made any more. After host_timeout they are given\n"
-              "up: their devices stay dirty, and they restart on h3. Then h2 returns: what ran there is killed first, and\n"
-              "its devices are free again (scenario 10).", {.hosts = 3});
+              "h2 falls silent, and with it two of four ranks; no step is made any more. After "
+              "host_timeout they are given\n"
+              "up: their devices stay dirty, and they restart on h3. Then h2 returns: what ran "
+              "there is killed first, and\n"
+              "its devices are free again (scenario 10).",
+              {.hosts = 3});
   story.start(demo_spec(4));
   story.progress(40);
   story.cut(2);
@@ -135,7 +151,9 @@ TEST_CASE("transcript: a lost host", "[golden]") {
 
 TEST_CASE("transcript: a silent host whose ranks make progress", "[golden]") {
   Story story("silent_host_with_progress",
-              "h2 cannot be reached for a minute, but the job's steps advance: all its ranks live. Nothing is done.", {});
+              "h2 cannot be reached for a minute, but the job's steps advance: all its ranks live. "
+              "Nothing is done.",
+              {});
   story.start(demo_spec(4));
   story.progress(40);
   story.cut(2);
@@ -151,8 +169,10 @@ TEST_CASE("transcript: a silent host whose ranks make progress", "[golden]") {
 
 TEST_CASE("transcript: cancel while a host cannot be reached", "[golden]") {
   Story story("cancel_unreachable",
-              "The job is cancelled while h2 is out of reach. It ends; the obligation to kill and the dirty leases stay\n"
-              "with h2 until it returns.", {});
+              "The job is cancelled while h2 is out of reach. It ends; the obligation to kill and "
+              "the dirty leases stay\n"
+              "with h2 until it returns.",
+              {});
   story.start(demo_spec(4));
   story.cut(2);
   story.pass(Duration::seconds(4));
@@ -166,8 +186,10 @@ TEST_CASE("transcript: cancel while a host cannot be reached", "[golden]") {
 
 TEST_CASE("transcript: pause and resume", "[golden]") {
   Story story("pause_resume",
-              "An operator pauses the job: its ranks stop, its devices are given back. Resumed, it goes on from its last\n"
-              "complete checkpoint.", {});
+              "An operator pauses the job: its ranks stop, its devices are given back. Resumed, it "
+              "goes on from its last\n"
+              "complete checkpoint.",
+              {});
   story.start(demo_spec(2));
   story.has_checkpoint(60);
   story.progress(70);
@@ -184,8 +206,10 @@ TEST_CASE("transcript: pause and resume", "[golden]") {
 
 TEST_CASE("transcript: budgets by class", "[golden]") {
   Story story("budget_by_class",
-              "Three program failures are allowed, infrastructure is not limited (scenario 19): host lost twice, rank exits\n"
-              "1 twice, controller restarted, once more, host lost, and the fourth program failure ends the job.",
+              "Three program failures are allowed, infrastructure is not limited (scenario 19): "
+              "host lost twice, rank exits\n"
+              "1 twice, controller restarted, once more, host lost, and the fourth program failure "
+              "ends the job.",
               {.hosts = 2, .devices_per_host = 1});
   JobSpec spec = demo_spec(1);
   spec.healthy_for = Duration::seconds(100000);
@@ -216,7 +240,8 @@ TEST_CASE("transcript: budgets by class", "[golden]") {
 
 TEST_CASE("transcript: one cause counts once", "[golden]") {
   Story story("one_cause_of_many",
-              "One of 16 ranks is killed and 15 fail for want of it: one incident, one unit of its class's budget.",
+              "One of 16 ranks is killed and 15 fail for want of it: one incident, one unit of its "
+              "class's budget.",
               {.hosts = 2, .devices_per_host = 8});
   story.start(demo_spec(16));
   story.progress(10);
@@ -236,8 +261,11 @@ TEST_CASE("transcript: one cause counts once", "[golden]") {
 
 TEST_CASE("transcript: no progress", "[golden]") {
   Story story("no_progress",
-              "Every attempt loads step 200 and is killed at step 203. Waits grow; the fifth time the job is held and says\n"
-              "what a person must do (scenario 39). The controller is restarted during a wait: it goes on waiting.", {});
+              "Every attempt loads step 200 and is killed at step 203. Waits grow; the fifth time "
+              "the job is held and says\n"
+              "what a person must do (scenario 39). The controller is restarted during a wait: it "
+              "goes on waiting.",
+              {});
   JobSpec spec = demo_spec(2);
   spec.intensity[static_cast<size_t>(FailureClass::killed)].max_restarts = -1;
   story.start(spec);
@@ -260,8 +288,10 @@ TEST_CASE("transcript: no progress", "[golden]") {
 
 TEST_CASE("transcript: failures with progress in between", "[golden]") {
   Story story("progress_refills",
-              "Killed at steps 203, 260 and 330: each time further, so there are no waits (scenario 39). Running healthily\n"
-              "for healthy_for with progress, past incidents are forgotten.", {});
+              "Killed at steps 203, 260 and 330: each time further, so there are no waits "
+              "(scenario 39). Running healthily\n"
+              "for healthy_for with progress, past incidents are forgotten.",
+              {});
   JobSpec spec = demo_spec(2);
   spec.healthy_for = Duration::seconds(60);
   story.start(spec);
@@ -275,7 +305,8 @@ TEST_CASE("transcript: failures with progress in between", "[golden]") {
 
 TEST_CASE("transcript: death during start-up", "[golden]") {
   Story story("death_in_start_up",
-              "Rank 6 of 8 is killed by the kernel one second after its start, while the others load for a minute. The job\n"
+              "Rank 6 of 8 is killed by the kernel one second after its start, while the others "
+              "load for a minute. The job\n"
               "sees it at once, names it, and stops the others (scenario 38).",
               {.hosts = 2, .devices_per_host = 4});
   story.start(demo_spec(8));
@@ -288,9 +319,12 @@ TEST_CASE("transcript: death during start-up", "[golden]") {
 }
 
 TEST_CASE("transcript: the controller is killed in the middle of a recovery", "[golden]") {
-  Story story("controller_restart",
-              "Rank 1 is killed. The controller is killed while the survivor is being stopped, and once more when the next\n"
-              "generation is decided and nothing of it is started. It takes up where the journal ends.", {});
+  Story story(
+      "controller_restart",
+      "Rank 1 is killed. The controller is killed while the survivor is being stopped, and once "
+      "more when the next\n"
+      "generation is decided and nothing of it is started. It takes up where the journal ends.",
+      {});
   story.start(demo_spec(2));
   story.has_checkpoint(30);
   story.progress(33);

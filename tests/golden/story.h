@@ -1,6 +1,6 @@
-// A story told to the engine, and its transcript: what came in, what was decided and why, what is wanted
-// of the agents. Time is virtual, messages take none, agents do as they are told unless the story says
-// otherwise. See README.md for how to read and renew the transcripts.
+// A story told to the engine, and its transcript: what came in, what was decided and why, what is
+// wanted of the agents. Time is virtual, messages take none, agents do as they are told unless the
+// story says otherwise. See README.md for how to read and renew the transcripts.
 //
 //   Story story("rank_killed", "One of four ranks is killed ...", {.hosts = 2});
 //   story.start(basic_spec("demo", 4));
@@ -39,9 +39,10 @@ class Story : private sim::Outside {
   void say(const std::string& comment);
 
   // What ranks do.
-  void progress(int64_t step);                // every running rank reports it
-  void exits(std::vector<uint32_t> ranks, int32_t code, int32_t signal, const std::string& error_line = "");
-  void stops_moving(uint32_t rank);           // SIGSTOP
+  void progress(int64_t step);  // every running rank reports it
+  void exits(std::vector<uint32_t> ranks, int32_t code, int32_t signal,
+             const std::string& error_line = "");
+  void stops_moving(uint32_t rank);  // SIGSTOP
   void ignores_term(bool yes) { ignores_term_ = yes; }
   void start_takes(Duration d) { start_takes_ = d; }
   void next_bind_fails() { bind_fails_ = true; }
@@ -51,7 +52,8 @@ class Story : private sim::Outside {
   void cut(uint32_t host, const std::string& how = "the link is cut");
   void heal(uint32_t host);
   void crash_controller(Duration down);
-  void crash_controller_after(const std::string& event, Duration down);  // the next one of this name
+  void crash_controller_after(const std::string& event,
+                              Duration down);  // the next one of this name
 
   // What operators say.
   void set_desired(Desired desired, const std::string& reason);
@@ -78,8 +80,8 @@ class Story : private sim::Outside {
     std::map<IncarnationKey, Rank> ranks;
   };
   struct Line {
-    std::string prefix;             // "rank/1/"
-    std::vector<std::string> ids;   // "0", "3"
+    std::string prefix;            // "rank/1/"
+    std::vector<std::string> ids;  // "0", "3"
     std::string text;
     std::string reason;
   };
@@ -94,7 +96,8 @@ class Story : private sim::Outside {
   void show(Host& h, Rank& r);  // its progress
   void obey(Host& h, const Effect& effect);
   void stop(Host& h, Rank& r, bool force);
-  void ended(Host& h, Rank& r, int32_t code, int32_t signal, bool by_us, const std::string& error_line);
+  void ended(Host& h, Rank& r, int32_t code, int32_t signal, bool by_us,
+             const std::string& error_line);
   void from_agent(Host& h, Envelope envelope);
   void heading(const std::string& text);
   void line(const std::string& entity, const std::string& text, const std::string& reason);
@@ -108,7 +111,7 @@ class Story : private sim::Outside {
   sim::SimController controller_;
   std::vector<Host> hosts_;
   std::string text_;
-  std::string heading_;       // of the present block; printed with its first line
+  std::string heading_;  // of the present block; printed with its first line
   Time heading_at_;
   std::vector<Line> block_;
   bool quiet_ = false;

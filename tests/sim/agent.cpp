@@ -11,7 +11,8 @@ bool is_final(ProcessState s) {
 
 }  // namespace
 
-SimAgent::SimAgent(AgentWorld& world, HostName name, uint32_t devices) : world_(world), name_(std::move(name)) {
+SimAgent::SimAgent(AgentWorld& world, HostName name, uint32_t devices)
+    : world_(world), name_(std::move(name)) {
   for (uint32_t i = 0; i < devices; ++i) {
     DeviceReport d;
     d.name = {"sim" + std::to_string(i)};
@@ -22,7 +23,9 @@ SimAgent::SimAgent(AgentWorld& world, HostName name, uint32_t devices) : world_(
   }
 }
 
-void SimAgent::disturbed_until(Duration d) { disturbed_at_ = std::max(disturbed_at_, world_.loop.now() + d); }
+void SimAgent::disturbed_until(Duration d) {
+  disturbed_at_ = std::max(disturbed_at_, world_.loop.now() + d);
+}
 
 bool SimAgent::device_faulty_lately(const DeviceName& device, Time since) const {
   auto it = device_fault_at_.find(device);
@@ -84,7 +87,8 @@ void SimAgent::hung_up() {
 }
 
 void SimAgent::send_up(Envelope envelope) {
-  Time at = std::max(world_.loop.now() + world_.random.ms(0, world_.plan.slowest_link.us / 1000), last_up_);
+  Time at = std::max(world_.loop.now() + world_.random.ms(0, world_.plan.slowest_link.us / 1000),
+                     last_up_);
   last_up_ = at;
   world_.loop.at(at, [this, s = session_, envelope = std::move(envelope)] {
     if (s != session_ || s.value == 0) return;
@@ -111,7 +115,8 @@ void SimAgent::command(const Effect& effect, Epoch epoch) {
 }
 
 void SimAgent::transmit(const Effect& effect, Epoch epoch) {
-  Time at = std::max(world_.loop.now() + world_.random.ms(0, world_.plan.slowest_link.us / 1000), last_down_);
+  Time at = std::max(world_.loop.now() + world_.random.ms(0, world_.plan.slowest_link.us / 1000),
+                     last_down_);
   last_down_ = at;
   world_.loop.at(at, [this, s = session_, effect, epoch] {
     if (s != session_ || s.value == 0) return;
@@ -154,7 +159,11 @@ void SimAgent::report(Process& p) {
   RequestId request = world_.new_request();
   asked_[request] = {p.key(), p.report.state};
   p.told_at = world_.loop.now();
-  send_up({EntityId::rank(p.key().job, p.key().rank), {}, request, {}, in::AgentReport{name_, p.report, session_}});
+  send_up({EntityId::rank(p.key().job, p.key().rank),
+           {},
+           request,
+           {},
+           in::AgentReport{name_, p.report, session_}});
 }
 
 void SimAgent::on_reply(RequestId request, bool ok) {
@@ -184,17 +193,19 @@ void SimAgent::obey(const Effect& effect, Epoch epoch) {
   if (world_.loop.now() < deaf_until_) return;
   world_.check_epoch(*this, epoch, seen_epoch_);
   seen_epoch_ = epoch;
-  std::visit(Overloaded{[&](const fx::Spawn& e) { spawn(e); }, [&](const fx::Stop& e) { stop(e.command); },
-                        [&](const fx::AnswerInventory& e) { answer(e); }, [&](const fx::Prepare& e) { prepare(e); },
-                        [&](const fx::Acknowledge& e) {
-                          auto it = processes_.find(e.key);
-                          if (it == processes_.end() || !is_final(it->second.report.state)) return;
-                          world_.training.forget(it->second);
-                          processes_.erase(it);
-                          forgotten_.insert(e.key);
-                        },
-                        [&](const auto&) {}},
-             effect);
+  std::visit(
+      Overloaded{[&](const fx::Spawn& e) { spawn(e); }, [&](const fx::Stop& e) { stop(e.command); },
+                 [&](const fx::AnswerInventory& e) { answer(e); },
+                 [&](const fx::Prepare& e) { prepare(e); },
+                 [&](const fx::Acknowledge& e) {
+                   auto it = processes_.find(e.key);
+                   if (it == processes_.end() || !is_final(it->second.report.state)) return;
+                   world_.training.forget(it->second);
+                   processes_.erase(it);
+                   forgotten_.insert(e.key);
+                 },
+                 [&](const auto&) {}},
+      effect);
 }
 
 void SimAgent::spawn(const fx::Spawn& e) {
@@ -210,7 +221,8 @@ void SimAgent::spawn(const fx::Spawn& e) {
   }
   world_.loop.after(world_.random.ms(1, 60), [this, key, life = power_life_] {
     auto it = processes_.find(key);
-    if (life == power_life_ && it != processes_.end() && it->second.report.state == ProcessState::starting)
+    if (life == power_life_ && it != processes_.end() &&
+        it->second.report.state == ProcessState::starting)
       execute(it->second);
   });
 }
@@ -248,7 +260,8 @@ void SimAgent::end(Process& p, int32_t exit_code, int32_t signal, const std::str
   p.report.exit_code = exit_code;
   p.report.signal = signal;
   p.report.error_line = p.report.last_words = error_line;
-  p.report.last_step = world_.training.plan(p.key().job).spec.progress_pattern.empty() ? -1 : p.step;
+  p.report.last_step =
+      world_.training.plan(p.key().job).spec.progress_pattern.empty() ? -1 : p.step;
   p.report.ended_by_us = p.stop_requested;
   p.report.leader_ended_us = world_.loop.now().us;
   if (!p.stop_requested) world_.process_ended_itself(p);
@@ -284,7 +297,8 @@ void SimAgent::stop(const StopCommand& c) {
   if (c.force) return end(p, 0, 9, "");
   if (!first) return;
   bool deaf = p.stopped || world_.training.plan(c.key.job).ignores_term;
-  Duration wait = deaf ? c.grace : Duration{std::min<int64_t>(c.grace.us, world_.random.ms(0, 1500).us)};
+  Duration wait =
+      deaf ? c.grace : Duration{std::min<int64_t>(c.grace.us, world_.random.ms(0, 1500).us)};
   world_.loop.after(wait, [this, key = c.key, deaf, life = power_life_] {
     auto found = processes_.find(key);
     if (life != power_life_ || found == processes_.end() || !found->second.alive) return;
@@ -324,7 +338,8 @@ void SimAgent::prepare(const fx::Prepare& e) {
     if (c.want_port && r.port == 0) {
       do {
         r.port = static_cast<uint32_t>(world_.random.between(20000, 20020));
-      } while (std::find(c.avoid_ports.begin(), c.avoid_ports.end(), r.port) != c.avoid_ports.end());
+      } while (std::find(c.avoid_ports.begin(), c.avoid_ports.end(), r.port) !=
+               c.avoid_ports.end());
     }
     r.checkpoints = world_.training.scan(c.job, name_);
     send_up({EntityId::job(c.job), {}, {}, {}, in::Prepared{name_, r}});
@@ -404,7 +419,8 @@ void SimAgent::reboot(Duration lasts) {
 void SimAgent::break_device(uint32_t index, Duration lasts) {
   auto say = [this, index] {
     const DeviceReport& d = devices_[index];
-    if (session_.value != 0) send_up({EntityId::device(name_, d.name), {}, {}, {}, in::DeviceSeen{d, session_, false}});
+    if (session_.value != 0)
+      send_up({EntityId::device(name_, d.name), {}, {}, {}, in::DeviceSeen{d, session_, false}});
   };
   DeviceReport& d = devices_[index];
   d.healthy = false;

@@ -1,8 +1,9 @@
-// A simulated host and its agent: what it keeps through its own death, what a reboot takes, and what it
-// says to the controller over a link that can break, stall and heal.
+// A simulated host and its agent: what it keeps through its own death, what a reboot takes, and
+// what it says to the controller over a link that can break, stall and heal.
 //
-// Spawn is at most once per incarnation; a stop or kill of an incarnation it never heard of burns it; a
-// report is said again until it is acknowledged; the end of a rank is kept until fx::Acknowledge.
+// Spawn is at most once per incarnation; a stop or kill of an incarnation it never heard of burns
+// it; a report is said again until it is acknowledged; the end of a rank is kept until
+// fx::Acknowledge.
 #pragma once
 
 #include <deque>
@@ -26,10 +27,12 @@ class SimAgent {
   SessionId session() const { return session_; }
   const std::map<IncarnationKey, Process>& processes() const { return processes_; }
   bool healthy() const { return powered_ && agent_up_ && link_up_ && !stalled_; }
-  Time disturbed_at() const { return disturbed_at_; }  // link, agent or machine were last not in order
+  Time disturbed_at() const {
+    return disturbed_at_;
+  }  // link, agent or machine were last not in order
   bool device_faulty_lately(const DeviceName& device, Time since) const;
 
-  void boot();                                    // power on, agent up, link up
+  void boot();                                      // power on, agent up, link up
   void command(const Effect& effect, Epoch epoch);  // from the controller, onto the link
   void on_reply(RequestId request, bool ok);
   void controller_gone();
@@ -74,16 +77,16 @@ class SimAgent {
   std::vector<DeviceReport> devices_;
   std::map<DeviceName, Time> device_fault_at_;
   bool powered_ = false, agent_up_ = false, link_up_ = true, stalled_ = false;
-  uint64_t agent_life_ = 0;    // of the agent process
-  uint64_t power_life_ = 0;    // of the machine
+  uint64_t agent_life_ = 0;  // of the agent process
+  uint64_t power_life_ = 0;  // of the machine
   SessionId session_;
-  bool answered_ = false;      // the controller has answered this session's inventory
-  std::vector<Effect> queued_; // commands that wait for that
+  bool answered_ = false;       // the controller has answered this session's inventory
+  std::vector<Effect> queued_;  // commands that wait for that
   Epoch seen_epoch_;
   std::deque<std::function<void()>> backlog_;  // of a stalled link, both directions
   Time last_up_, last_down_;
   std::map<IncarnationKey, Process> processes_;
-  std::set<IncarnationKey> forgotten_;          // acknowledged; never to be started again
+  std::set<IncarnationKey> forgotten_;  // acknowledged; never to be started again
   std::map<std::pair<JobId, RankIndex>, Incarnation> highest_;
   std::map<RequestId, std::pair<IncarnationKey, ProcessState>> asked_;
   std::map<std::tuple<JobId, Generation, uint32_t>, PrepareReport> prepared_;
@@ -109,7 +112,8 @@ struct AgentWorld {
   virtual void process_ended_itself(const Process& p) = 0;
 
  protected:
-  AgentWorld(Loop& l, Random& r, Training& t, const Plan& p) : loop(l), random(r), training(t), plan(p) {}
+  AgentWorld(Loop& l, Random& r, Training& t, const Plan& p)
+      : loop(l), random(r), training(t), plan(p) {}
 };
 
 }  // namespace regrow::sim

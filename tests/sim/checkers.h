@@ -1,5 +1,5 @@
 // The rules, checked apart from the engine: from the order of events in the journal, and from what
-// really runs. Every check cites the invariant of DESIGN.md that it stands for.
+// really runs. Every check cites the numbered invariant that it stands for.
 #pragma once
 
 #include <map>
@@ -10,7 +10,8 @@
 
 namespace regrow::sim {
 
-// What the durable part of the journal says, indexed for checks. Knows nothing of the engine's states.
+// What the durable part of the journal says, indexed for checks. Knows nothing of the engine's
+// states.
 struct DurableIndex {
   std::set<IncarnationKey> spawning, stopping, exited, lost, doomed;
   std::map<std::pair<JobId, RankIndex>, Incarnation> newest;

@@ -1,5 +1,5 @@
-// The controller is killed after each event of a whole story in turn: a job of four ranks loses one,
-// recovers and completes. It must end the same way, whatever the last event that survived.
+// The controller is killed after each event of a whole story in turn: a job of four ranks loses
+// one, recovers and completes. It must end the same way, whatever the last event that survived.
 #include <iostream>
 
 #include "tests/catch.h"
@@ -107,7 +107,8 @@ void check_as_told(const Ending& e) {
 
 }  // namespace
 
-TEST_CASE("a controller killed after any event of a recovery changes nothing in the end", "[kill]") {
+TEST_CASE("a controller killed after any event of a recovery changes nothing in the end",
+          "[kill]") {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     Ending undisturbed = tell(seed, Cut::nowhere, 0);
     INFO("seed " << seed);
@@ -115,7 +116,8 @@ TEST_CASE("a controller killed after any event of a recovery changes nothing in 
     REQUIRE(undisturbed.events > 90);
     for (uint64_t at = 1; at <= undisturbed.events; ++at) {
       for (Cut cut : {Cut::as_decided, Cut::when_durable}) {
-        INFO("killed after event " << at << (cut == Cut::as_decided ? ", as decided" : ", when durable"));
+        INFO("killed after event " << at
+                                   << (cut == Cut::as_decided ? ", as decided" : ", when durable"));
         Ending ending = tell(seed, cut, at);
         check_as_told(ending);
         CHECK(ending.crashed);

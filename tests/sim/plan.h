@@ -20,22 +20,23 @@ struct JobPlan {
   Duration start_up = Duration::ms(800);  // at most
   double peer_error = 0.5;                // survivors end with an error instead of hanging
   bool ignores_term = false;
-  int64_t bug_at_step = -1;               // fails there every time, in the same way
+  int64_t bug_at_step = -1;  // fails there every time, in the same way
   bool missing_program = false;
-  int bind_thefts = 0;                    // this often the port is taken by someone else
-  double torn = 0;                        // a shard of a checkpoint is never written
+  int bind_thefts = 0;  // this often the port is taken by someone else
+  double torn = 0;      // a shard of a checkpoint is never written
 };
 
 //   unkillable   the rank's process survives even KILL for a while (stuck in a driver)
 //   deaf_agent   the agent beats, and carries out no order
-REGROW_ENUM(FaultKind, kill_rank, exit_rank, out_of_memory, exit_zero, stop_rank, unkillable, link_reset,
-            link_stall, deaf_agent, agent_restart, host_reboot, device_fault, controller_crash, controller_stall, entity_restart,
-            slow_disk, cancel, pause, resume, cordon)
+REGROW_ENUM(FaultKind, kill_rank, exit_rank, out_of_memory, exit_zero, stop_rank, unkillable,
+            link_reset, link_stall, deaf_agent, agent_restart, host_reboot, device_fault,
+            controller_crash, controller_stall, entity_restart, slow_disk, cancel, pause, resume,
+            cordon)
 
 struct Fault {
   Time at;
   FaultKind kind;
-  uint32_t job = 0;     // index of the plan's jobs
+  uint32_t job = 0;  // index of the plan's jobs
   uint32_t rank = 0;
   uint32_t host = 0;
   uint32_t device = 0;
@@ -52,8 +53,8 @@ struct Plan {
   Duration slowest_write;      // a batch of the journal
   Duration slowest_link;
   std::vector<JobPlan> jobs;
-  std::vector<Fault> faults;   // by time
-  Time calm_from;              // no fault after this, all healed
+  std::vector<Fault> faults;  // by time
+  Time calm_from;             // no fault after this, all healed
   std::string text() const;
 };
 

@@ -11,19 +11,23 @@ namespace {
 constexpr Duration kPatience = Duration::seconds(4 * 3600);
 
 std::string unfinished(World& world, const Plan& plan) {
-  std::string text = world.all_ended() ? "liveness: all jobs ended, but something remains" : "liveness: not every job ends";
+  std::string text = world.all_ended() ? "liveness: all jobs ended, but something remains"
+                                       : "liveness: not every job ends";
   for (uint32_t i = 0; i < plan.jobs.size(); ++i) {
     const JobState* s = world.job_state(i);
-    text += "\n  " + plan.jobs[i].spec.name + ": " + (s == nullptr ? "unknown" : "job/" + std::to_string(s->job.value));
+    text += "\n  " + plan.jobs[i].spec.name + ": " +
+            (s == nullptr ? "unknown" : "job/" + std::to_string(s->job.value));
     if (s == nullptr) continue;
-    text += " " + std::string(to_string(s->phase)) + ", stage " + std::string(to_string(s->stage)) + ", wanted " +
-            std::string(to_string(s->desired)) + ": " + s->phase_reason + "\n    slots " + value_text(s->slots);
+    text += " " + std::string(to_string(s->phase)) + ", stage " + std::string(to_string(s->stage)) +
+            ", wanted " + std::string(to_string(s->desired)) + ": " + s->phase_reason +
+            "\n    slots " + value_text(s->slots);
   }
   for (uint32_t i = 0; i < plan.hosts; ++i) {
     SimAgent& a = world.agent(i);
     text += "\n  " + a.name().value + (a.session().value == 0 ? " (not connected)" : "");
     for (const auto& [key, p] : a.processes())
-      text += " " + value_text(key) + "=" + std::string(to_string(p.report.state)) + (p.told ? "" : " (not told)");
+      text += " " + value_text(key) + "=" + std::string(to_string(p.report.state)) +
+              (p.told ? "" : " (not told)");
   }
   if (auto* c = world.controller().find(EntityId::cluster()))
     text += "\n  leases " + value_text(std::get<ClusterState>(c->state()).leases) + " waiting " +

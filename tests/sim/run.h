@@ -16,15 +16,17 @@ struct RunOptions {
 };
 
 struct RunResult {
-  std::string violation;               // empty = none
+  std::string violation;  // empty = none
   std::string plan;
-  std::string tail;                    // the last records, if something was wrong
+  std::string tail;                       // the last records, if something was wrong
   std::map<std::string, uint64_t> marks;  // rare things that happened
   uint64_t events = 0;
-  uint64_t history = 0;                // hash of the journal: equal runs are equal
+  uint64_t history = 0;  // hash of the journal: equal runs are equal
 };
 
 RunResult run_plan(const Plan& plan, const RunOptions& options);
-inline RunResult run_seed(uint64_t seed, const RunOptions& options) { return run_plan(make_plan(seed), options); }
+inline RunResult run_seed(uint64_t seed, const RunOptions& options) {
+  return run_plan(make_plan(seed), options);
+}
 
 }  // namespace regrow::sim

@@ -16,7 +16,8 @@ void Training::started(Process& p) {
   Team& team = teams_[{p.key().job, p.command.generation}];
   team.ranks[p.key().rank.value] = &p;
   const JobPlan& job = plan(p.key().job);
-  when_alive(p, random_.ms(20, std::max<int64_t>(21, job.start_up.us / 1000)), [this](Process& q) { become_ready(q); });
+  when_alive(p, random_.ms(20, std::max<int64_t>(21, job.start_up.us / 1000)),
+             [this](Process& q) { become_ready(q); });
 }
 
 void Training::forget(Process& p) {
@@ -38,13 +39,15 @@ void Training::become_ready(Process& p) {
   if (p.key().rank.value == 0 && thefts_[id] < job.bind_thefts) {
     ++thefts_[id];
     p.report.bind_failed = true;
-    return end(p, 1, 0, "RuntimeError: The server socket has failed to bind: address already in use");
+    return end(p, 1, 0,
+               "RuntimeError: The server socket has failed to bind: address already in use");
   }
   p.ready = true;
   TeamId tid{id, p.command.generation};
   Team& team = teams_[tid];
   bool all = team.ranks.size() == p.command.world_size &&
-             std::all_of(team.ranks.begin(), team.ranks.end(), [](const auto& r) { return r.second->ready; });
+             std::all_of(team.ranks.begin(), team.ranks.end(),
+                         [](const auto& r) { return r.second->ready; });
   if (!all || team.broken || team.stepping) return;
   team.stepping = true;
   team.step = std::max<int64_t>(p.command.resume_step, 0);
@@ -55,7 +58,8 @@ void Training::step(TeamId id) {
   Team& team = teams_[id];
   const JobPlan& job = plan(id.first);
   if (team.broken) return;
-  bool waits = std::any_of(team.ranks.begin(), team.ranks.end(), [](const auto& r) { return r.second->stopped; });
+  bool waits = std::any_of(team.ranks.begin(), team.ranks.end(),
+                           [](const auto& r) { return r.second->stopped; });
   if (waits) {
     loop_.after(job.step_time, [this, id] { step(id); });
     return;
@@ -134,8 +138,8 @@ std::vector<CheckpointFound> Training::scan(JobId id, const HostName& host) cons
     f.marker = shared ? !it->second.marker.empty() : it->second.marker.count(host) != 0;
     f.complete = f.shards.size() == plan.spec.ranks && f.marker;
     if (!f.complete)
-      f.problem = "shards " + std::to_string(f.shards.size()) + "/" + std::to_string(plan.spec.ranks) +
-                  (f.marker ? "" : ", marker missing");
+      f.problem = "shards " + std::to_string(f.shards.size()) + "/" +
+                  std::to_string(plan.spec.ranks) + (f.marker ? "" : ", marker missing");
     found.push_back(std::move(f));
   }
   return found;
@@ -159,7 +163,8 @@ int64_t Training::newest_complete(JobId id) const {
   auto job = checkpoints_.find(id);
   if (job == checkpoints_.end()) return -1;
   for (auto it = job->second.rbegin(); it != job->second.rend(); ++it) {
-    if (it->second.shards.size() == plans_.at(id)->spec.ranks && !it->second.marker.empty()) return it->first;
+    if (it->second.shards.size() == plans_.at(id)->spec.ranks && !it->second.marker.empty())
+      return it->first;
   }
   return -1;
 }

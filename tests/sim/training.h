@@ -1,5 +1,5 @@
-// What really runs: the ranks' processes, their steps and their checkpoints. The engine sees none of
-// this; it hears what agents report.
+// What really runs: the ranks' processes, their steps and their checkpoints. The engine sees none
+// of this; it hears what agents report.
 #pragma once
 
 #include <map>
@@ -17,16 +17,16 @@ namespace regrow::sim {
 struct Process {
   SpawnCommand command;
   HostName host;
-  RankReport report;         // state, and how it ended
-  bool alive = false;        // something of it is there
-  bool dying = false;        // its leader has ended
-  bool stopped = false;      // SIGSTOP
+  RankReport report;     // state, and how it ended
+  bool alive = false;    // something of it is there
+  bool dying = false;    // its leader has ended
+  bool stopped = false;  // SIGSTOP
   Time unkillable_until;
-  bool ready = false;        // joined its peers
-  bool finished = false;     // did all its steps
+  bool ready = false;     // joined its peers
+  bool finished = false;  // did all its steps
   bool stop_requested = false;
-  bool told = false;         // the controller has this report, durably
-  Time told_at;              // last said
+  bool told = false;  // the controller has this report, durably
+  Time told_at;       // last said
   int64_t step = -1;
   Time step_at;
   const IncarnationKey& key() const { return command.key; }
@@ -40,11 +40,12 @@ class Training {
   const JobPlan& plan(JobId job) const { return *plans_.at(job); }
 
   // Called by the host. `end` makes the host end the process.
-  std::function<void(Process&, int32_t exit_code, int32_t signal, const std::string& error_line)> end;
+  std::function<void(Process&, int32_t exit_code, int32_t signal, const std::string& error_line)>
+      end;
 
   void started(Process& p);
-  void ended(Process& p);      // its leader has ended, whatever the reason
-  void forget(Process& p);     // its memory goes away
+  void ended(Process& p);   // its leader has ended, whatever the reason
+  void forget(Process& p);  // its memory goes away
   std::vector<CheckpointFound> scan(JobId job, const HostName& host) const;
 
   // Truth for the checkers.

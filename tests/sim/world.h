@@ -1,5 +1,5 @@
-// Everything around the simulated controller: hosts, operators, faults, and the checks of what really
-// happens against what the journal says.
+// Everything around the simulated controller: hosts, operators, faults, and the checks of what
+// really happens against what the journal says.
 #pragma once
 
 #include <map>
@@ -17,15 +17,15 @@ class World : public Outside, public AgentWorld {
  public:
   World(const Plan& plan, RunOptions options);
 
-  void start();                      // hosts boot, the controller starts, jobs are submitted on time
+  void start();  // hosts boot, the controller starts, jobs are submitted on time
   void schedule_faults();
   void run_until(Time t);
   void no_more_crashes() { crash_at_ = 0; }
   // The journal keeps its first `keep` events, or some number that a kill -9 could leave.
   void crash_controller(Duration down, std::optional<uint64_t> keep);
-  void heal_operators();             // uncordon, resume what is parked
-  bool all_ended() const;            // ... or held, with a reason
-  bool settled() const;              // nothing on its way, every agent's inventory acknowledged
+  void heal_operators();   // uncordon, resume what is parked
+  bool all_ended() const;  // ... or held, with a reason
+  bool settled() const;    // nothing on its way, every agent's inventory acknowledged
   void check_end();
 
   SimController& controller() { return controller_; }
@@ -42,12 +42,12 @@ class World : public Outside, public AgentWorld {
   std::function<void(const EventRecord&)> on_durable;
 
  private:
-  struct Client {                     // one job's submitter and operator
-    RequestId request;                // of the submission
-    JobId job;                        // 0 = not known yet
+  struct Client {       // one job's submitter and operator
+    RequestId request;  // of the submission
+    JobId job;          // 0 = not known yet
     int resumes = 0;
   };
-  struct Command {                    // an operator's wish, repeated until it is answered
+  struct Command {  // an operator's wish, repeated until it is answered
     Envelope envelope;
     uint32_t job_index = 0;
     bool answered = false;
@@ -100,12 +100,12 @@ class World : public Outside, public AgentWorld {
   uint64_t sessions_ = 0;
   uint64_t operations_ = 0;
   Time restarted_at_, stalled_until_;
-  uint64_t crash_at_ = 0;                            // when the journal is this long; 0 = not
+  uint64_t crash_at_ = 0;  // when the journal is this long; 0 = not
   Duration crash_down_;
-  std::set<IncarnationKey> started_;                 // ever, anywhere
+  std::set<IncarnationKey> started_;  // ever, anywhere
   std::map<IncarnationKey, HostName> where_;
   std::set<IncarnationKey> ended_itself_;
-  std::map<JobId, int64_t> complete_at_plan_;        // newest checkpoint when the recovery was planned
+  std::map<JobId, int64_t> complete_at_plan_;  // newest checkpoint when the recovery was planned
   std::map<std::string, uint64_t> marks_;
 };
 

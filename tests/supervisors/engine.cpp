@@ -28,7 +28,9 @@ TEST_CASE("effects and replies wait until what they rest on is durable", "[engin
   CHECK(out.records[0].n == 1);
   CHECK(out.records[0].entity == rank_id);
   CHECK(out.effects.empty());
-  CHECK_FALSE(out.messages.empty());  // messages do not wait: their receivers' events come later in the journal
+  CHECK_FALSE(
+      out.messages
+          .empty());  // messages do not wait: their receivers' events come later in the journal
   out = host.durable(1);
   CHECK(effects_of<fx::Spawn>(out).size() == 1);
   CHECK(host.durable(1).effects.empty());
@@ -154,8 +156,10 @@ TEST_CASE("a damaged record is refused, not obeyed", "[engine]") {
   s.job = {1};
   s.slots.resize(2);
   EventRecord r;
-  for (Event e : std::vector<Event>{ev::SlotEnded{{2}, {1}, {}, {}, {}, {}, {}, {}}, ev::SlotRunning{{9}, {1}}, ev::SlotCondemned{{4}},
-                                    ev::SlotsPlaced{1, {{RankIndex{7}, {"h1"}, {}}}}, ev::RankLost{{1}}}) {
+  for (Event e :
+       std::vector<Event>{ev::SlotEnded{{2}, {1}, {}, {}, {}, {}, {}, {}},
+                          ev::SlotRunning{{9}, {1}}, ev::SlotCondemned{{4}},
+                          ev::SlotsPlaced{1, {{RankIndex{7}, {"h1"}, {}}}}, ev::RankLost{{1}}}) {
     r.event = e;
     CHECK_THROWS_AS(apply(s, r), BrokenInvariant);
   }
@@ -169,7 +173,8 @@ TEST_CASE("decisions are remembered with their reasons, and only the newest", "[
   EntityHost host(rank_id);
   for (uint32_t i = 1; i <= 40; ++i) start(host, i);
   CHECK(host.decisions().size() == 24);
-  CHECK(host.decisions().back().outcome.find("RankSpawning: generation 40 starts on h1") != std::string::npos);
+  CHECK(host.decisions().back().outcome.find("RankSpawning: generation 40 starts on h1") !=
+        std::string::npos);
   start(host, 3);
   CHECK(host.decisions().back().outcome == "ignored: this incarnation was started already");
 }

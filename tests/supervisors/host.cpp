@@ -20,8 +20,8 @@ struct Host {
     for (auto& e : later.effects) out.effects.push_back(e);
     return out;
   }
-  Outbox connect(uint64_t session, std::vector<RankReport> ranks = {}, const std::string& boot = "boot-1",
-                 const std::string& uid = "uid-1") {
+  Outbox connect(uint64_t session, std::vector<RankReport> ranks = {},
+                 const std::string& boot = "boot-1", const std::string& uid = "uid-1") {
     AgentHello hello;
     hello.name = h1;
     hello.uid = uid;
@@ -48,8 +48,9 @@ TEST_CASE("a returning agent is told what to keep and what to kill", "[host]") {
   h.connect(1);
   for (uint32_t rank : {0, 1, 2}) h.give(in::AttachRank{key(rank, 1)});
   h.give(in::DoomRank{key(1, 1), "given up"});
-  Outbox out = h.connect(2, {report(ProcessState::running, 0, 1), report(ProcessState::running, 1, 1),
-                             report(ProcessState::running, 7, 4)});
+  Outbox out =
+      h.connect(2, {report(ProcessState::running, 0, 1), report(ProcessState::running, 1, 1),
+                    report(ProcessState::running, 7, 4)});
   CHECK(answer_of(out).keep == Keys{key(0, 1), key(7, 4)});
   CHECK(answer_of(out).kill == Keys{key(1, 1)});
   CHECK(h.state().unknown == Keys{key(7, 4)});  // shown, never killed
@@ -61,7 +62,8 @@ TEST_CASE("a returning agent is told what to keep and what to kill", "[host]") {
   CHECK(told[0].session == SessionId{2});
 }
 
-TEST_CASE("after a reboot everything is gone, and an order that still waits for it is burnt", "[host]") {
+TEST_CASE("after a reboot everything is gone, and an order that still waits for it is burnt",
+          "[host]") {
   Host h;
   h.connect(1);
   h.give(in::AttachRank{key(0, 1)});
@@ -146,8 +148,12 @@ TEST_CASE("a host is suspect, unreachable and lost by its silence alone", "[host
     int64_t seconds;
     HostLink link;
   };
-  for (const Row& row : std::vector<Row>{{3, HostLink::up}, {4, HostLink::suspect}, {10, HostLink::suspect},
-                                         {11, HostLink::unreachable}, {3600, HostLink::unreachable}, {3601, HostLink::lost}}) {
+  for (const Row& row : std::vector<Row>{{3, HostLink::up},
+                                         {4, HostLink::suspect},
+                                         {10, HostLink::suspect},
+                                         {11, HostLink::unreachable},
+                                         {3600, HostLink::unreachable},
+                                         {3601, HostLink::lost}}) {
     h.seconds = row.seconds;
     h.give(in::Tick{});
     INFO("after " << row.seconds);

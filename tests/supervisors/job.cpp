@@ -28,7 +28,8 @@ struct Job {
 
   void place() {
     in::Granted granted{state().grant, {}};
-    for (RankIndex r : state().wanted) granted.placements.push_back({r, {"h1"}, {{"gpu" + std::to_string(r.value)}}});
+    for (RankIndex r : state().wanted)
+      granted.placements.push_back({r, {"h1"}, {{"gpu" + std::to_string(r.value)}}});
     give(granted);
   }
   void prepare() {
@@ -41,7 +42,8 @@ struct Job {
     give(in::Prepared{{"h1"}, r});
   }
   void status(uint32_t rank, Process process, const RankReport& r = {}) {
-    give(in::RankStatus{{rank}, state().slots[rank].incarnation, state().generation, process, r, ""});
+    give(in::RankStatus{
+        {rank}, state().slots[rank].incarnation, state().generation, process, r, ""});
   }
   void run(uint32_t ranks) {
     JobSpec spec = spec_of(ranks);
@@ -53,7 +55,8 @@ struct Job {
     REQUIRE(state().phase == Phase::running);
   }
   void exits(uint32_t rank, int32_t code, int32_t signal, bool by_us = false) {
-    RankReport r = report(ProcessState::exited, rank, state().slots[rank].incarnation.value, code, signal);
+    RankReport r =
+        report(ProcessState::exited, rank, state().slots[rank].incarnation.value, code, signal);
     r.ended_by_us = by_us;
     status(rank, Process::exited, r);
   }
@@ -63,8 +66,8 @@ struct Job {
 }  // namespace
 
 TEST_CASE("a job goes on wherever its journal ends", "[job]") {
-  // Replays every prefix of a job that was killed, resumed and cancelled, and resumes it: a decision is
-  // never half made for good.
+  // Replays every prefix of a job that was killed, resumed and cancelled, and resumes it: a
+  // decision is never half made for good.
   Job story;
   story.run(2);
   story.exits(1, 0, 9);
@@ -88,14 +91,16 @@ TEST_CASE("a job goes on wherever its journal ends", "[job]") {
     // Orders that were lost: the group says that it has nothing, the rank that it never was.
     for (int round = 0; round < 4; ++round) {
       for (uint32_t r = 0; r < 2; ++r) {
-        if (s.slots[r].process == Process::spawning || s.slots[r].process == Process::running) job.exits(r, 0, 9, true);
+        if (s.slots[r].process == Process::spawning || s.slots[r].process == Process::running)
+          job.exits(r, 0, 9, true);
       }
       if (s.stage == Stage::placing) job.place();
       if (s.stage == Stage::preparing) job.prepare();
     }
     job.give(in::SetDesired{Desired::cancel, "enough"});
     for (uint32_t r = 0; r < 2; ++r) {
-      if (s.slots[r].process == Process::spawning || s.slots[r].process == Process::running) job.exits(r, 0, 15, true);
+      if (s.slots[r].process == Process::spawning || s.slots[r].process == Process::running)
+        job.exits(r, 0, 15, true);
     }
     CHECK(s.phase == Phase::cancelled);
   }
@@ -141,7 +146,8 @@ TEST_CASE("reclassified port failures are not charged either", "[job]") {
   CHECK(job.state().avoid_ports == std::vector<uint32_t>{20001});
 }
 
-TEST_CASE("a host that gives no answer is left for another, not waited for until the job fails", "[job]") {
+TEST_CASE("a host that gives no answer is left for another, not waited for until the job fails",
+          "[job]") {
   Job job;
   job.give(in::CreateJob{spec_of(1), "uid:1000"});
   job.place();
@@ -174,7 +180,8 @@ TEST_CASE("a process that does not die is given up, its device stays dirty", "[j
   CHECK(job.state().wanted_dirty == std::vector<RankIndex>{{1}});
 }
 
-TEST_CASE("incidents that spend a budget are not forgotten for those that do not", "[job]") {  // B-1
+TEST_CASE("incidents that spend a budget are not forgotten for those that do not",
+          "[job]") {  // B-1
   JobState s;
   s.job = {1};
   s.spec = spec_of(1);

@@ -15,10 +15,12 @@ ClusterState cluster_of(std::vector<std::pair<std::string, int>> hosts) {
     HostEntry h;
     h.host = {name};
     h.usable = true;
-    for (int i = 0; i < devices; ++i) h.devices.push_back({{"gpu" + std::to_string(i)}, "gpu", 80, true, ""});
+    for (int i = 0; i < devices; ++i)
+      h.devices.push_back({{"gpu" + std::to_string(i)}, "gpu", 80, true, ""});
     s.hosts.push_back(std::move(h));
   }
-  std::sort(s.hosts.begin(), s.hosts.end(), [](const auto& a, const auto& b) { return a.host < b.host; });
+  std::sort(s.hosts.begin(), s.hosts.end(),
+            [](const auto& a, const auto& b) { return a.host < b.host; });
   return s;
 }
 
@@ -40,11 +42,14 @@ std::string text_of(const PlacementResult& result) {
   return text;
 }
 
-void lease(ClusterState& s, uint64_t job, uint32_t rank, const std::string& host, const std::string& device, bool dirty = false) {
+void lease(ClusterState& s, uint64_t job, uint32_t rank, const std::string& host,
+           const std::string& device, bool dirty = false) {
   s.leases.push_back({{job}, {rank}, 1, {host}, {{device}}, dirty});
 }
 
-bool mentions(const PlacementResult& r, const std::string& text) { return r.reason.find(text) != std::string::npos; }
+bool mentions(const PlacementResult& r, const std::string& text) {
+  return r.reason.find(text) != std::string::npos;
+}
 
 }  // namespace
 
@@ -91,7 +96,8 @@ TEST_CASE("what a rank held and has left is free for its own request only", "[pl
   CHECK(place(s, other).placements.empty());
 }
 
-TEST_CASE("hosts to avoid are used only when nothing else fits, and the reason says so", "[placement]") {
+TEST_CASE("hosts to avoid are used only when nothing else fits, and the reason says so",
+          "[placement]") {
   auto request = want(2);
   request.avoid_hosts = {{"h1"}};
   CHECK(text_of(place(cluster_of({{"h1", 8}, {"h2", 2}}), request)) == "0=h2/gpu0 1=h2/gpu1");

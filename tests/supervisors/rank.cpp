@@ -76,7 +76,8 @@ TEST_CASE("an incarnation is started once, and older orders are ignored", "[rank
   CHECK(slot.process() == Process::spawning);
 }
 
-TEST_CASE("on an unknown outcome the agent is asked again, never another incarnation made", "[rank]") {  // R-2
+TEST_CASE("on an unknown outcome the agent is asked again, never another incarnation made",
+          "[rank]") {  // R-2
   Slot3 slot;
   slot.give(in::RankStart{spawn(3, 1), h1});
   Outbox out = slot.give(in::InventoryReport{h1, report(ProcessState::unknown, 3, 1), {}});

@@ -26,7 +26,8 @@ inline SpawnCommand spawn(uint32_t rank, uint32_t incarnation) {
   return c;
 }
 
-inline RankReport report(ProcessState state, uint32_t rank, uint32_t incarnation, int32_t code = 0, int32_t signal = 0) {
+inline RankReport report(ProcessState state, uint32_t rank, uint32_t incarnation, int32_t code = 0,
+                         int32_t signal = 0) {
   RankReport r;
   r.key = key(rank, incarnation);
   r.state = state;
