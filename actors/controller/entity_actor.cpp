@@ -92,7 +92,8 @@ void on_child_down(Self self, const caf::down_msg& down) {
     uint32_t restarts = child.restarts + 1;
     self->request(st.context->journal, caf::infinite, msg::Barrier{}).then([self, which, restarts](bool) {
       make_child(self, which, restarts, nullptr, nullptr);
-      if (auto actor = self->state.context->directory.find(which)) self->send(*actor, msg::Resume{});
+      // What waited in the dead actor's mailbox is gone: everybody says again what it still wants.
+      for (const auto& [id, actor] : self->state.context->directory.all()) self->send(actor, msg::Resume{});
     });
     return;
   }

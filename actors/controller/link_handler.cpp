@@ -71,11 +71,12 @@ void LinkHandler::heartbeat(SessionId session, std::vector<ProgressReport> progr
 }
 
 // The call is answered when every report in it is durable.
-void LinkHandler::post_rank_reports(const HostName& host, const std::vector<RankReport>& ranks, const Ack& ack) {
+void LinkHandler::post_rank_reports(SessionId session, const HostName& host,
+                                    const std::vector<RankReport>& ranks, const Ack& ack) {
   auto left = std::make_shared<std::atomic<size_t>>(ranks.size());
   Context* context = &context_;
   for (const RankReport& report : ranks) {
-    Envelope envelope = to(EntityId::rank(report.key.job, report.key.rank), in::AgentReport{host, report});
+    Envelope envelope = to(EntityId::rank(report.key.job, report.key.rank), in::AgentReport{host, report, session});
     envelope.request = context_.replies.expect([context, left, ack](const Reply&) {
       if (left->fetch_sub(1) != 1) return;
       context->faults.hit("report.before_ack");
@@ -95,12 +96,15 @@ void LinkHandler::report(SessionId session, HostReports reports, Ack ack) {
   }
   for (DeviceReport& report : reports.devices) {
     EntityId device = EntityId::device(host, report.name);
-    post(context_, to(device, in::DeviceSeen{std::move(report)}));
+    in::DeviceSeen seen;
+    seen.report = std::move(report);
+    seen.session = session;
+    post(context_, to(device, std::move(seen)));
   }
   if (reports.ranks.empty()) {
     ack();
   } else {
-    post_rank_reports(host, reports.ranks, ack);
+    post_rank_reports(session, host, reports.ranks, ack);
   }
 }
 

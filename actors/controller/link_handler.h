@@ -34,7 +34,8 @@ class LinkHandler final : public HostLinkHandler, public CommandSink {
     HostName host;
     std::string uid;
   };
-  void post_rank_reports(const HostName& host, const std::vector<RankReport>& ranks, const Ack& ack);
+  void post_rank_reports(SessionId session, const HostName& host, const std::vector<RankReport>& ranks,
+                         const Ack& ack);
 
   Context& context_;
   LiveBoard& board_;

@@ -4,18 +4,17 @@
 
 #include "actors/controller/messages.h"
 #include "actors/log.h"
+#include "supervisors/machines.h"
 
 namespace regrow {
 
 std::optional<EntityId> creator_of(const Envelope& e) {
+  if (!may_create_entity(e.input)) return std::nullopt;
+  if (e.to.kind() != EntityKind::rank) return e.to.parent();
   if (auto* start = std::get_if<in::RankStart>(&e.input))
     return EntityId::group(start->command.key.job, start->command.group);
-  bool creates = std::holds_alternative<in::CreateJob>(e.input) ||
-                 std::holds_alternative<in::AgentConnected>(e.input) ||
-                 std::holds_alternative<in::DeviceSeen>(e.input) ||
-                 std::holds_alternative<in::GroupStart>(e.input) ||
-                 std::holds_alternative<in::StartTerm>(e.input);
-  return creates ? e.to.parent() : std::nullopt;
+  if (e.cause.entity.kind() == EntityKind::group) return e.cause.entity;
+  return EntityId::group(*e.to.job_id(), GroupIndex{0});
 }
 
 EntityId parent_of(const EntityId& id, const AnyState& state) {
