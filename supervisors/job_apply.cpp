@@ -211,7 +211,6 @@ void want_prepare(const JobState& s, std::vector<Action>& actions) {
     c.interpreter = s.spec.interpreter;
     c.modules = s.spec.requires_modules;
     c.environment = s.spec.environment;
-    c.environment = s.spec.environment;
     actions.push_back(fx::Prepare{host, c});
   }
 }

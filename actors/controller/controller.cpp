@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <set>
 
 #include "actors/controller/admin_service.h"
 #include "actors/controller/entity_actor.h"
@@ -58,6 +59,7 @@ class Controller {
  private:
   Status open_journal();
   void start_actors();
+  void wait_for_tree();
   void resume_all();
   Status start_listening();
   void stop();
@@ -134,6 +136,20 @@ void Controller::start_actors() {
   auto tree = std::make_shared<const ChildrenMap>(children_of(context_->projection));
   context_->directory.set(EntityId::cluster(),
                           system_->spawn(entity_actor, context_.get(), EntityId::cluster(), 0u, tree));
+}
+
+// Actors come to life on worker threads, parents before children: waits until the whole tree has.
+void Controller::wait_for_tree() {
+  caf::scoped_actor self{*system_};
+  std::set<EntityId> ready;
+  for (bool grew = true; grew;) {
+    grew = false;
+    for (const auto& [id, actor] : context_->directory.all()) {
+      if (!ready.insert(id).second) continue;
+      grew = true;
+      self->request(actor, caf::infinite, msg::Ready{}).receive([](bool) {}, [](caf::error&) {});
+    }
+  }
 }
 
 // From the leaves up, each kind waiting for the one before: when a host hears from its agent, every rank
@@ -228,6 +244,7 @@ int Controller::run() {
     return opened.error().exit_code;
   }
   start_actors();
+  wait_for_tree();
   resume_all();
   if (auto listening = start_listening(); !listening) {
     log_error(listening.error().message);

@@ -10,10 +10,23 @@ namespace {
 
 using Self = caf::stateful_actor<EffectRunnerState>*;
 
+std::string name_of(const AgentCommand& command) {
+  return std::visit(
+      [](const auto& c) -> std::string {
+        if constexpr (std::is_same_v<std::decay_t<decltype(c)>, std::monostate>) return "nothing";
+        else return c.kTypeName;
+      },
+      command);
+}
+
 void command(EffectRunnerState& st, const HostName& host, AgentCommand command) {
   auto it = st.links.find(host);
-  if (it == st.links.end() || it->second.session.value == 0) return;  // its return asks for it again
+  if (it == st.links.end() || it->second.session.value == 0) {
+    log_debug(name_of(command) + " for host/" + host.value + " waits for its return");
+    return;
+  }
   EffectRunnerState::Link& link = it->second;
+  log_debug(name_of(command) + " for host/" + host.value + (link.answered ? "" : ", after its inventory"));
   if (!link.answered) {
     link.queued.push_back(std::move(command));
     return;
@@ -62,6 +75,7 @@ void answer_inventory(EffectRunnerState& st, const fx::AnswerInventory& e) {
     link.queued.clear();
   }
   link.answered = true;
+  log_debug("inventory of host/" + e.host.value + " answered, " + std::to_string(commands.size() - 1) + " commands follow");
   st.context->faults.hit("effect.before_send");
   st.sink->send(link.session, std::move(commands));
   st.context->faults.hit("effect.after_send");

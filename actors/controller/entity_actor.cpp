@@ -182,6 +182,7 @@ caf::behavior entity_actor(Self self, Context* context, EntityId id, uint32_t re
           schedule(self);
         }
       },
+      [](const msg::Ready&) { return true; },
       [self](const msg::Resume&) {
         handle(self, Envelope{self->state.host->id(), {}, {}, {}, in::Resumed{}});
         return true;

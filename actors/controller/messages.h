@@ -26,8 +26,8 @@ struct Durable {
 // To an entity: start to act after boot; answered with true when its messages have been sent.
 struct Resume {};
 struct Wake {};
-// To an entity: make children from the projection (boot), or this one again (after it died).
-struct Restore {};
+// To an entity: answered with true when it exists, and with it the actors of its children.
+struct Ready {};
 
 // To the journal actor.
 struct Append {
@@ -85,7 +85,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Deliver)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Durable)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Resume)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Wake)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Restore)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Ready)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Append)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Flush)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Barrier)
