@@ -153,7 +153,10 @@ class SeededInstants(CrashTest):
         print(f"seed {SEED} (REGROW_SEED), {INSTANTS} instants (REGROW_CRASH_INSTANTS)")
         with PlainCluster(self.top / "c") as cluster:
             type(self).cluster = cluster
-            job = self.submit_once(self.stub_recipe("--steps", 1000000, "--delay", 0.05, ranks=3))
+            # Ranks are killed too early for progress here: that must not stop the job.
+            patient = {"backoff": {"initial": "0s"}, "max_without_progress": 1000, "killed": "unlimited"}
+            recipe = self.stub_recipe("--steps", 1000000, "--delay", 0.05, ranks=3, restarts=patient)
+            job = self.submit_once(recipe)
             ranks = cluster.wait_for_step(job, 3)
             losses = 0
             for instant in range(INSTANTS):
