@@ -247,8 +247,9 @@ struct IncidentOpened {
   int32_t signal = 0;
   std::string last_words;
   bool charged = true;     // spends a unit of its class's budget
+  int64_t rank_step = -1;  // the last step that the rank itself showed; -1 = none
   REGROW_FIELDS(IncidentOpened, incident, rank, incarnation, failure_class, signature, peer_error, step,
-                exit_code, signal, last_words, charged)
+                exit_code, signal, last_words, charged, rank_step)
 };
 
 // A later loss turned out to be the root of an open incident: its first report only echoed a peer's end.
@@ -262,8 +263,9 @@ struct IncidentReclassified {
   int32_t signal = 0;
   std::string last_words;
   bool charged = true;
+  int64_t rank_step = -1;
   REGROW_FIELDS(IncidentReclassified, incident, rank, incarnation, failure_class, signature, exit_code,
-                signal, last_words, charged)
+                signal, last_words, charged, rank_step)
 };
 
 // All evidence is in (every affected rank has ended): what the incident counts as.

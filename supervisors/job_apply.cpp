@@ -68,6 +68,7 @@ void apply_incident(JobState& s, const ev::IncidentOpened& e, const EventRecord&
   i.signal = e.signal;
   i.last_words = e.last_words;
   i.charged = e.charged;
+  i.rank_step = e.rank_step;
   i.open = true;
   i.cause = r.reason;
   s.incidents.push_back(std::move(i));
@@ -87,6 +88,7 @@ void apply_reclassified(JobState& s, const ev::IncidentReclassified& e, const Ev
   i.signal = e.signal;
   i.last_words = e.last_words;
   i.charged = e.charged;
+  i.rank_step = e.rank_step;
   i.cause = r.reason;
 }
 

@@ -77,7 +77,7 @@ void join(T& t, const Incident& open, const Slot& slot, const RankReport& report
   bool better = open.peer_error && !v.peer_error && v.failure_class != FailureClass::early_exit;
   if (!better) return;
   ev::IncidentReclassified e{open.number, slot.rank, slot.incarnation, v.failure_class, v.signature,
-                             report.exit_code, report.signal, report.last_words, is_charged(t.state(), report)};
+                             report.exit_code, report.signal, report.last_words, is_charged(t.state(), report), report.last_step};
   t.record(e, rank_text(t.state(), slot.rank) + " is the root: " + v.text + "; the first report only blamed a peer");
 }
 
@@ -110,6 +110,7 @@ void open_new(T& t, JobLive& live, const Slot& slot, const RankReport& report, V
   e.signature = v.signature;
   e.peer_error = v.peer_error;
   e.step = std::max(live.max_step, report.last_step);
+  e.rank_step = report.last_step;
   e.exit_code = report.exit_code;
   e.signal = report.signal;
   e.last_words = report.last_words;
@@ -135,8 +136,11 @@ bool has_progressed(const JobState& s, const Incident& i) {
 bool same_bug_again(const JobState& s, const Incident& now) {
   if (now.failure_class != FailureClass::program || now.peer_error || s.incidents.size() < 2) return false;
   const Incident& before = s.incidents[s.incidents.size() - 2];
-  return before.failure_class == now.failure_class && before.signature == now.signature &&
-         before.step == now.step && !ran_long(s, now);
+  // The rank's own step is exact; the job's may be a step off where ranks are not in lockstep.
+  bool own = before.rank_step >= 0 && now.rank_step >= 0;
+  bool same_step = own ? before.rank_step == now.rank_step : before.step == now.step;
+  return before.failure_class == now.failure_class && before.signature == now.signature && same_step &&
+         !ran_long(s, now);
 }
 
 // Empty if the job may go on after this incident.

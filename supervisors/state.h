@@ -142,8 +142,9 @@ struct Incident {
   bool judged = false;
   bool counts = true;              // false once a budget was refilled
   std::string cause;               // the record's reason
+  int64_t rank_step = -1;          // the last step that the rank itself showed
   REGROW_FIELDS(Incident, number, at, rank, incarnation, generation, failure_class, signature, peer_error,
-                step, exit_code, signal, last_words, charged, open, judged, counts, cause)
+                step, exit_code, signal, last_words, charged, open, judged, counts, cause, rank_step)
 };
 
 struct HostNote {

@@ -347,6 +347,7 @@ struct IncidentOpened {
   signal @8 :Int32;  # 0 = ended by exit
   lastWords @9 :Text;  # end of its output, at most 8 KiB
   charged @10 :Bool = true;  # spends a unit of its class's budget
+  rankStep @11 :Int64 = -1;  # the last step that the rank itself showed; -1 = none
 }
 
 struct IncidentReclassified {
@@ -361,6 +362,7 @@ struct IncidentReclassified {
   signal @6 :Int32;  # 0 = ended by exit
   lastWords @7 :Text;  # end of its output, at most 8 KiB
   charged @8 :Bool = true;  # spends a unit of its class's budget
+  rankStep @9 :Int64 = -1;  # the last step that the rank itself showed; -1 = none
 }
 
 struct IncidentJudged {
