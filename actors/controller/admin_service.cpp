@@ -38,7 +38,8 @@ E named(const Json& args, const char* name) {
   auto text = argument<std::string>(args, name);
   if (from_string(text, value)) return value;
   std::string known;
-  for (auto candidate : enum_names(E{})) known += (known.empty() ? "" : ", ") + std::string(candidate);
+  for (auto candidate : enum_names(E{}))
+    known += (known.empty() ? "" : ", ") + std::string(candidate);
   throw BadArgument("unknown " + std::string(name) + " \"" + text + "\"; known: " + known);
 }
 
@@ -51,7 +52,8 @@ std::string or_missing(const std::optional<Json>& found, const std::string& what
 
 Json parse_args(const std::string& text) {
   Json args = text.empty() ? Json::object() : Json::parse(text, nullptr, false);
-  if (args.is_discarded() || !args.is_object()) throw BadArgument("the arguments are not a JSON object");
+  if (args.is_discarded() || !args.is_object())
+    throw BadArgument("the arguments are not a JSON object");
   return args;
 }
 
@@ -82,7 +84,10 @@ std::string AdminService::status() const {
 kj::Promise<std::string> AdminService::show(const Json& args) {
   auto path = argument<std::string>(args, "entity");
   auto id = parse_entity_id(path);
-  if (!id) throw BadArgument("\"" + path + "\" names no entity; write cluster, host/NAME, job/N, group/N/G, rank/N/R or device/HOST/NAME");
+  if (!id)
+    throw BadArgument("\"" + path +
+                      "\" names no entity; write cluster, host/NAME, job/N, group/N/G, rank/N/R or "
+                      "device/HOST/NAME");
   auto base = views_.show(*id);
   if (!base) throw BadArgument("there is no " + path);
   auto actor = context_.directory.find(*id);
@@ -91,44 +96,54 @@ kj::Promise<std::string> AdminService::show(const Json& args) {
     return dump_json(*base);
   }
   auto paf = kj::newPromiseAndCrossThreadFulfiller<std::string>();
-  auto reply = std::make_shared<kj::Own<kj::CrossThreadPromiseFulfiller<std::string>>>(kj::mv(paf.fulfiller));
+  auto reply = std::make_shared<kj::Own<kj::CrossThreadPromiseFulfiller<std::string>>>(
+      kj::mv(paf.fulfiller));
   auto views = views_;
   auto done = [reply, views, id = *id](std::shared_ptr<const msg::Inspection> seen) {
     // Read after the actor answered: what it had decided then is durable by now or will be shortly.
     auto json = views.show(id).value_or(Json::object());
-    bool equal = std::visit([&](const auto& s) -> bool {
-      if constexpr (std::is_same_v<std::decay_t<decltype(s)>, std::monostate>) return json["state"].is_null();
-      else return to_json(s) == json["state"];
-    }, seen->state);
-    Json state = std::visit([](const auto& s) -> Json {
-      if constexpr (std::is_same_v<std::decay_t<decltype(s)>, std::monostate>) return nullptr;
-      else return to_json(s);
-    }, seen->state);
+    bool equal = std::visit(
+        [&](const auto& s) -> bool {
+          if constexpr (std::is_same_v<std::decay_t<decltype(s)>, std::monostate>)
+            return json["state"].is_null();
+          else
+            return to_json(s) == json["state"];
+        },
+        seen->state);
+    Json state = std::visit(
+        [](const auto& s) -> Json {
+          if constexpr (std::is_same_v<std::decay_t<decltype(s)>, std::monostate>)
+            return nullptr;
+          else
+            return to_json(s);
+        },
+        seen->state);
     Json decisions = Json::array();
     for (const PastDecision& d : seen->decisions)
       decisions.push_back({{"at_us", d.at.us}, {"input", d.input}, {"outcome", d.outcome}});
-    json["actor"] = {{"alive", true},
-                     {"mailbox", seen->mailbox},
-                     {"restarts", seen->restarts},
-                     {"n", seen->n},
-                     {"state", state},
-                     {"equal_to_journal", equal},
-                     {"decisions", decisions}};
+    json["actor"] = {
+        {"alive", true},  {"mailbox", seen->mailbox},  {"restarts", seen->restarts}, {"n", seen->n},
+        {"state", state}, {"equal_to_journal", equal}, {"decisions", decisions}};
     (*reply)->fulfill(dump_json(json));
   };
   caf::anon_send(*actor, msg::Inspect{done});
   return kj::mv(paf.promise);
 }
 
-kj::Promise<std::string> AdminService::query(const PeerIdentity&, std::string what, std::string text) {
+kj::Promise<std::string> AdminService::query(const PeerIdentity&, std::string what,
+                                             std::string text) {
   return guarded<std::string>([&]() -> kj::Promise<std::string> {
     Json args = parse_args(text);
     if (what == "status") return status();
     if (what == "jobs") return dump_json(views_.jobs(args.value("all", false)));
     if (what == "hosts") return dump_json(views_.hosts());
     if (what == "devices") return dump_json(views_.devices(args.value("host", "")));
-    if (what == "job") return or_missing(views_.job(job_argument(args)), "job/" + std::to_string(job_argument(args).value));
-    if (what == "ranks") return or_missing(views_.ranks(job_argument(args)), "job/" + std::to_string(job_argument(args).value));
+    if (what == "job")
+      return or_missing(views_.job(job_argument(args)),
+                        "job/" + std::to_string(job_argument(args).value));
+    if (what == "ranks")
+      return or_missing(views_.ranks(job_argument(args)),
+                        "job/" + std::to_string(job_argument(args).value));
     if (what == "show") return show(args);
     if (what == "children") {
       auto id = parse_entity_id(argument<std::string>(args, "entity"));
@@ -140,19 +155,36 @@ kj::Promise<std::string> AdminService::query(const PeerIdentity&, std::string wh
       if (args.contains("from")) from = argument<uint64_t>(args, "from");
       return dump_json(views_.events(args.value("entity", ""), from, args.value("limit", 100)));
     }
-    if (what == "plan") return dump_json(views_.plan(from_json<JobSpec>(args.value("spec", Json::object()))));
+    if (what == "plan")
+      return dump_json(views_.plan(from_json<JobSpec>(args.value("spec", Json::object()))));
     return admin_error(kExitUsage, "there is no question \"" + what + "\"");
   });
 }
 
-kj::Promise<std::string> AdminService::ask_entity(const PeerIdentity& who, EntityId to, Input input) {
+kj::Promise<std::string> AdminService::ask_entity(const PeerIdentity& who, EntityId to,
+                                                  Input input) {
   auto paf = kj::newPromiseAndCrossThreadFulfiller<Reply>();
-  auto fulfiller = std::make_shared<kj::Own<kj::CrossThreadPromiseFulfiller<Reply>>>(kj::mv(paf.fulfiller));
+  auto fulfiller =
+      std::make_shared<kj::Own<kj::CrossThreadPromiseFulfiller<Reply>>>(kj::mv(paf.fulfiller));
   Envelope envelope{std::move(to), {}, {}, Actor{who.who, to_string(who.role)}, std::move(input)};
-  envelope.request = context_.replies.expect([fulfiller](const Reply& reply) {
-    Reply copy = reply;
-    (*fulfiller)->fulfill(kj::mv(copy));
-  });
+  std::string path = envelope.to.path;
+  envelope.request = context_.replies.expect(
+      envelope.to,
+      [fulfiller](const Reply& reply) {
+        Reply copy = reply;
+        (*fulfiller)->fulfill(kj::mv(copy));
+      },
+      [fulfiller, path] {
+        (*fulfiller)
+            ->fulfill(
+                Reply{{},
+                      false,
+                      "an error inside regrow struck " + path +
+                          ", which goes on from its journal; whether it did what you asked is "
+                          "not known: see `regrow show " +
+                          path + "`, then ask again",
+                      {}});
+      });
   post(context_, std::move(envelope));
   return paf.promise.then([](Reply reply) -> kj::Promise<std::string> {
     if (!reply.ok) return admin_error(kExitUsage, reply.message);
@@ -181,16 +213,19 @@ kj::Promise<std::string> AdminService::fault(const std::string& what, const Json
     if (!view) throw BadArgument("there is no " + EntityId::rank(job, rank).path);
     const RankState& s = std::get<RankState>(view->state);
     if (s.process != Process::running)
-      throw BadArgument("rank " + std::to_string(rank.value) + " is not running: " + std::string(to_string(s.process)));
+      throw BadArgument("rank " + std::to_string(rank.value) +
+                        " is not running: " + std::string(to_string(s.process)));
     host = s.host;
     int signal = args.value("signal", 9);
     command = SignalRank{s.command.key, signal};
-    message = "signal " + std::to_string(signal) + " sent to pid " + std::to_string(s.pid) + " on " + host.value;
+    message = "signal " + std::to_string(signal) + " sent to pid " + std::to_string(s.pid) +
+              " on " + host.value;
   } else {
     host = {argument<std::string>(args, "host")};
     if (what == "fault_cut_link") {
       auto seconds = argument<double>(args, "seconds");
-      if (!(seconds > 0 && seconds <= 86400)) throw BadArgument("the link can be cut for up to a day");
+      if (!(seconds > 0 && seconds <= 86400))
+        throw BadArgument("the link can be cut for up to a day");
       command = CutLink{Duration{static_cast<int64_t>(seconds * 1e6)}};
       message = "link of " + host.value + " is cut";
     } else {
@@ -205,26 +240,30 @@ kj::Promise<std::string> AdminService::fault(const std::string& what, const Json
   return dump_json({{"message", message}});
 }
 
-kj::Promise<std::string> AdminService::act(const PeerIdentity& who, std::string what, std::string text,
-                                           std::string reason) {
+kj::Promise<std::string> AdminService::act(const PeerIdentity& who, std::string what,
+                                           std::string text, std::string reason) {
   return guarded<std::string>([&]() -> kj::Promise<std::string> {
     Json args = parse_args(text);
     if (reason.empty()) reason = "no reason given";
     if (what == "submit") return submit(who, args);
     if (what == "set_desired")
-      return ask_entity(who, EntityId::job(job_argument(args)), in::SetDesired{named<Desired>(args, "desired"), reason});
+      return ask_entity(who, EntityId::job(job_argument(args)),
+                        in::SetDesired{named<Desired>(args, "desired"), reason});
     if (what == "host_admin")
       return ask_entity(who, EntityId::host({argument<std::string>(args, "host")}),
                         in::SetHostAdmin{named<HostAdmin>(args, "admin"), reason});
-    if (what == "fault_device" || what == "fault_kill_rank" || what == "fault_cut_link") return fault(what, args);
+    if (what == "fault_device" || what == "fault_kill_rank" || what == "fault_cut_link")
+      return fault(what, args);
     return admin_error(kExitUsage, "there is no action \"" + what + "\"");
   });
 }
 
-kj::Promise<uint64_t> AdminService::watch(const PeerIdentity&, WatchRequest request, WatchSink sink) {
+kj::Promise<uint64_t> AdminService::watch(const PeerIdentity&, WatchRequest request,
+                                          WatchSink sink) {
   if (!request.entity.empty() && !parse_entity_id(request.entity))
     return admin_error(kExitUsage, "\"" + request.entity + "\" names no entity");
-  uint64_t first = request.from_seq == kOnlyNew ? context_.projection.last_seq() + 1 : request.from_seq;
+  uint64_t first =
+      request.from_seq == kOnlyNew ? context_.projection.last_seq() + 1 : request.from_seq;
   request.from_seq = first;
   caf::anon_send(watches_, msg::AddWatch{std::move(request), sink});
   return first;
@@ -232,7 +271,8 @@ kj::Promise<uint64_t> AdminService::watch(const PeerIdentity&, WatchRequest requ
 
 kj::Promise<LogChunk> AdminService::read_log(const PeerIdentity&, LogQuery query) {
   auto view = context_.projection.find(EntityId::rank(query.job, query.rank));
-  if (!view) return admin_error(kExitUsage, "there is no " + EntityId::rank(query.job, query.rank).path);
+  if (!view)
+    return admin_error(kExitUsage, "there is no " + EntityId::rank(query.job, query.rank).path);
   const RankState& rank = std::get<RankState>(view->state);
   HostName host = rank.host;
   if (query.incarnation.value == 0) query.incarnation = rank.command.key.incarnation;
@@ -241,7 +281,8 @@ kj::Promise<LogChunk> AdminService::read_log(const PeerIdentity&, LogQuery query
   }
   SessionId session = board_.session(host);
   if (session.value == 0)
-    return admin_error(kExitUnreachable, "the log is on host " + host.value + ", which is not connected now");
+    return admin_error(kExitUnreachable,
+                       "the log is on host " + host.value + ", which is not connected now");
   return link_->read_log(session, query);
 }
 

@@ -1,4 +1,5 @@
-// What every actor of a controller shares. Made by the controller before the first actor, outlives all.
+// What every actor of a controller shares. Made by the controller before the first actor, outlives
+// all.
 #pragma once
 
 #include <caf/actor.hpp>
@@ -17,15 +18,16 @@ namespace regrow {
 class LiveBoard;
 
 struct Context {
-  Context(Time not_before, const std::string& fault_points) : clock(not_before), faults(fault_points) {}
+  Context(Time not_before, const std::string& fault_points, TimeSource time = system_time())
+      : clock(not_before, std::move(time)), faults(fault_points) {}
 
   EngineClock clock;
   FaultPoints faults;
   Directory directory;
   Replies replies;
-  Projection projection;       // the fold of what is durable; written by the journal actor only
+  Projection projection;  // the fold of what is durable; written by the journal actor only
   LiveBoard* board = nullptr;
-  caf::actor journal;          // set before the first entity actor is made
+  caf::actor journal;  // set before the first entity actor is made
   caf::actor effects;
   // The process cannot go on (the journal failed, a newer controller rules): says why and ends it.
   std::function<void(const std::string&)> fatal;

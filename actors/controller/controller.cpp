@@ -100,8 +100,8 @@ Status Controller::open_journal() {
   if (!loaded) return Error{kExitUsage, loaded.error().message};
   log_info("journal: " + std::to_string(context_->projection.last_seq()) + " events, " +
            std::to_string(context_->projection.size()) + " entities (" +
-           std::to_string(loaded->from_snapshots) + " from snapshots, " + std::to_string(loaded->events) +
-           " events replayed)");
+           std::to_string(loaded->from_snapshots) + " from snapshots, " +
+           std::to_string(loaded->events) + " events replayed)");
   for (const EntityView& view : context_->projection.quarantined())
     log_error(view.id.path + " is quarantined: " + view.quarantined);
   context_->faults.hit("boot.after_replay");
@@ -127,15 +127,17 @@ void Controller::start_actors() {
     std::_Exit(kExitRestart);
   };
   journal_view_ = journal_.get();
-  watches_ = system_->spawn<caf::detached>(watch_actor, journal_view_);
+  watches_ = system_->spawn<caf::detached>(watch_actor, journal_view_, context_->fatal);
   link_handler_ = std::make_unique<LinkHandler>(*context_, board_, epoch_);
-  context_->effects = system_->spawn(effect_runner, context_.get(), static_cast<CommandSink*>(link_handler_.get()));
+  context_->effects =
+      system_->spawn(effect_runner, context_.get(), static_cast<CommandSink*>(link_handler_.get()));
   auto handed_over = std::make_shared<std::unique_ptr<Journal>>(std::move(journal_));
-  context_->journal =
-      system_->spawn<caf::detached>(journal_actor, context_.get(), handed_over, options_.version, watches_);
+  context_->journal = system_->spawn<caf::detached>(journal_actor, context_.get(), handed_over,
+                                                    options_.version, watches_);
   auto tree = std::make_shared<const ChildrenMap>(children_of(context_->projection));
-  context_->directory.set(EntityId::cluster(),
-                          system_->spawn(entity_actor, context_.get(), EntityId::cluster(), 0u, tree));
+  context_->directory.set(
+      EntityId::cluster(),
+      system_->spawn(entity_actor, context_.get(), EntityId::cluster(), 0u, tree), EntityId());
 }
 
 // Actors come to life on worker threads, parents before children: waits until the whole tree has.
@@ -152,13 +154,15 @@ void Controller::wait_for_tree() {
   }
 }
 
-// From the leaves up, each kind waiting for the one before: when a host hears from its agent, every rank
-// has told it what may run there.
+// From the leaves up, each kind waiting for the one before: when a host hears from its agent, every
+// rank has told it what may run there.
 void Controller::resume_all() {
   caf::scoped_actor self{*system_};
   auto cluster = context_->directory.find(EntityId::cluster());
-  self->send(*cluster, msg::Deliver{std::make_shared<const Envelope>(Envelope{
-                           EntityId::cluster(), {}, {}, {}, in::StartTerm{cluster_id_, epoch_, options_.version}})});
+  self->send(
+      *cluster,
+      msg::Deliver{std::make_shared<const Envelope>(Envelope{
+          EntityId::cluster(), {}, {}, {}, in::StartTerm{cluster_id_, epoch_, options_.version}})});
   auto actors = context_->directory.all();
   for (EntityKind kind : {EntityKind::rank, EntityKind::group, EntityKind::job, EntityKind::device,
                           EntityKind::host, EntityKind::cluster}) {
@@ -168,10 +172,12 @@ void Controller::resume_all() {
     }
     for (const caf::actor& actor : of_kind) {
       self->request(actor, caf::infinite, msg::Resume{})
-          .receive([](bool) {}, [](caf::error&) { log_warning("an actor died while it was resumed"); });
+          .receive([](bool) {},
+                   [](caf::error&) { log_warning("an actor died while it was resumed"); });
     }
   }
-  self->request(context_->journal, caf::infinite, msg::Barrier{}).receive([](bool) {}, [](caf::error&) {});
+  self->request(context_->journal, caf::infinite, msg::Barrier{})
+      .receive([](bool) {}, [](caf::error&) {});
   context_->faults.hit("boot.after_resume");
 }
 
@@ -185,11 +191,14 @@ RoleRules Controller::roles() const {
 
 Status Controller::start_listening() {
   loop_ = std::make_unique<KjLoop>("kj", [](const std::string& error) { log_warning(error); });
-  ServiceFacts facts{cluster_id_, epoch_, options_.version, options_.state_dir, context_->clock.now().time};
-  admin_service_ = std::make_unique<AdminService>(*context_, Views(context_->projection, board_, *journal_view_),
-                                                  *link_handler_, board_, watches_, facts);
+  ServiceFacts facts{cluster_id_, epoch_, options_.version, options_.state_dir,
+                     context_->clock.now().time};
+  admin_service_ =
+      std::make_unique<AdminService>(*context_, Views(context_->projection, board_, *journal_view_),
+                                     *link_handler_, board_, watches_, facts);
   // Session ids differ between terms: the epoch is their upper half.
-  link_ = std::make_unique<HostLinkServer>(*loop_, *link_handler_, HostLinkServerOptions{}, epoch_.number << 32);
+  link_ = std::make_unique<HostLinkServer>(*loop_, *link_handler_, HostLinkServerOptions{},
+                                           epoch_.number << 32);
   AdminServerOptions admin_options;
   admin_options.cluster_id = cluster_id_;
   admin_options.version = options_.version;
@@ -221,11 +230,13 @@ void Controller::stop() {
   rpc_.reset();
   {
     caf::scoped_actor self{*system_};
-    for (const auto& [id, actor] : context_->directory.all()) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+    for (const auto& [id, actor] : context_->directory.all())
+      caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(context_->effects, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(watches_, caf::exit_reason::user_shutdown);
     self->wait_for(watches_);
-    self->request(context_->journal, caf::infinite, msg::CloseJournal{}).receive([](bool) {}, [](caf::error&) {});
+    self->request(context_->journal, caf::infinite, msg::CloseJournal{})
+        .receive([](bool) {}, [](caf::error&) {});
   }
   admin_.reset();
   link_.reset();

@@ -12,34 +12,57 @@
 
 namespace regrow {
 
+// Why an entity that exists has no actor now.
+enum class Absence { being_mended, stays_down };
+
 class Directory {
  public:
-  void set(const EntityId& id, caf::actor actor) {
+  void set(const EntityId& id, caf::actor actor, const EntityId& parent) {
     std::lock_guard lock(mutex_);
-    actors_[id] = std::move(actor);
+    absent_.erase(id);
+    actors_[id] = {std::move(actor), parent};
   }
-  void erase(const EntityId& id) {
+  void set_absent(const EntityId& id, Absence why) {
     std::lock_guard lock(mutex_);
     actors_.erase(id);
+    absent_[id] = why;
   }
   std::optional<caf::actor> find(const EntityId& id) const {
     std::lock_guard lock(mutex_);
     auto it = actors_.find(id);
     if (it == actors_.end()) return std::nullopt;
+    return it->second.actor;
+  }
+  std::optional<Absence> absence(const EntityId& id) const {
+    std::lock_guard lock(mutex_);
+    auto it = absent_.find(id);
+    if (it == absent_.end()) return std::nullopt;
     return it->second;
   }
   std::vector<std::pair<EntityId, caf::actor>> all() const {
     std::lock_guard lock(mutex_);
-    return {actors_.begin(), actors_.end()};
+    std::vector<std::pair<EntityId, caf::actor>> all;
+    for (const auto& [id, entry] : actors_) all.emplace_back(id, entry.actor);
+    return all;
   }
-  void clear() {
+  // Those that this entity's actor made, or took over. In no order.
+  std::vector<EntityId> below(const EntityId& parent) const {
     std::lock_guard lock(mutex_);
-    actors_.clear();
+    std::vector<EntityId> below;
+    for (const auto& [id, entry] : actors_) {
+      if (entry.parent == parent) below.push_back(id);
+    }
+    return below;
   }
 
  private:
+  struct Entry {
+    caf::actor actor;
+    EntityId parent;
+  };
   mutable std::mutex mutex_;
-  std::unordered_map<EntityId, caf::actor> actors_;
+  std::unordered_map<EntityId, Entry> actors_;
+  std::unordered_map<EntityId, Absence> absent_;
 };
 
 // Requests from outside that wait until an entity's answer is durable.
@@ -47,29 +70,54 @@ class Replies {
  public:
   using Callback = std::function<void(const Reply&)>;
 
-  RequestId expect(Callback callback) {
+  // A request to `to`. `lost` is called instead if its actor dies first: whether it did what was
+  // asked is unknown then.
+  RequestId expect(EntityId to, Callback answered, std::function<void()> lost = {}) {
     std::lock_guard lock(mutex_);
     RequestId id{++last_};
-    waiting_.emplace(id.value, std::move(callback));
+    waiting_.emplace(id.value, Waiting{std::move(to), std::move(answered), std::move(lost)});
     return id;
   }
   // Calls the callback on the caller's thread; a reply that nobody waits for is dropped.
   void complete(const Reply& reply) {
-    Callback callback;
+    Waiting found;
     {
       std::lock_guard lock(mutex_);
       auto it = waiting_.find(reply.request.value);
       if (it == waiting_.end()) return;
-      callback = std::move(it->second);
+      found = std::move(it->second);
       waiting_.erase(it);
     }
-    callback(reply);
+    found.answered(reply);
+  }
+  // An actor died: what waits for one that is not there any more will get no answer.
+  void give_up_unless(const std::function<bool(const EntityId& to)>& is_there) {
+    std::vector<Waiting> lost;
+    {
+      std::lock_guard lock(mutex_);
+      for (auto it = waiting_.begin(); it != waiting_.end();) {
+        if (!is_there(it->second.to)) {
+          lost.push_back(std::move(it->second));
+          it = waiting_.erase(it);
+        } else {
+          ++it;
+        }
+      }
+    }
+    for (const Waiting& request : lost) {
+      if (request.lost) request.lost();
+    }
   }
 
  private:
+  struct Waiting {
+    EntityId to;
+    Callback answered;
+    std::function<void()> lost;
+  };
   std::mutex mutex_;
   uint64_t last_ = 0;
-  std::unordered_map<uint64_t, Callback> waiting_;
+  std::unordered_map<uint64_t, Waiting> waiting_;
 };
 
 }  // namespace regrow

@@ -3,6 +3,7 @@
 #include <caf/all.hpp>
 
 #include "actors/controller/messages.h"
+#include "actors/controller/vital_actor.h"
 #include "actors/log.h"
 
 namespace regrow {
@@ -13,8 +14,10 @@ using Self = caf::stateful_actor<EffectRunnerState>*;
 std::string name_of(const AgentCommand& command) {
   return std::visit(
       [](const auto& c) -> std::string {
-        if constexpr (std::is_same_v<std::decay_t<decltype(c)>, std::monostate>) return "nothing";
-        else return c.kTypeName;
+        if constexpr (std::is_same_v<std::decay_t<decltype(c)>, std::monostate>)
+          return "nothing";
+        else
+          return c.kTypeName;
       },
       command);
 }
@@ -26,7 +29,8 @@ void command(EffectRunnerState& st, const HostName& host, AgentCommand command) 
     return;
   }
   EffectRunnerState::Link& link = it->second;
-  log_debug(name_of(command) + " for host/" + host.value + (link.answered ? "" : ", after its inventory"));
+  log_debug(name_of(command) + " for host/" + host.value +
+            (link.answered ? "" : ", after its inventory"));
   if (!link.answered) {
     link.queued.push_back(std::move(command));
     return;
@@ -75,7 +79,8 @@ void answer_inventory(EffectRunnerState& st, const fx::AnswerInventory& e) {
     link.queued.clear();
   }
   link.answered = true;
-  log_debug("inventory of host/" + e.host.value + " answered, " + std::to_string(commands.size() - 1) + " commands follow");
+  log_debug("inventory of host/" + e.host.value + " answered, " +
+            std::to_string(commands.size() - 1) + " commands follow");
   st.context->faults.hit("effect.before_send");
   st.sink->send(link.session, std::move(commands));
   st.context->faults.hit("effect.after_send");
@@ -103,6 +108,7 @@ void forget_job(EffectRunnerState& st, JobId job) {
 }  // namespace
 
 caf::behavior effect_runner(Self self, Context* context, CommandSink* sink) {
+  end_process_on_exception(self, context->fatal);
   self->state.context = context;
   self->state.sink = sink;
   return {
@@ -112,7 +118,8 @@ caf::behavior effect_runner(Self self, Context* context, CommandSink* sink) {
       },
       [self](const msg::SessionDown& m) {
         auto it = self->state.links.find(m.host);
-        if (it != self->state.links.end() && it->second.session == m.session) self->state.links.erase(it);
+        if (it != self->state.links.end() && it->second.session == m.session)
+          self->state.links.erase(it);
       },
       [self](const msg::ForgetJob& m) { forget_job(self->state, m.job); },
   };

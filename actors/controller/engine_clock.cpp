@@ -20,16 +20,18 @@ int64_t wall_us() {
 
 }  // namespace
 
-EngineClock::EngineClock(Time not_before) {
-  int64_t mono = monotonic_us();
-  int64_t start = std::max(wall_us(), not_before.us + 1);
+TimeSource system_time() { return {monotonic_us, wall_us}; }
+
+EngineClock::EngineClock(Time not_before, TimeSource source) : source_(std::move(source)) {
+  int64_t mono = source_.monotonic_us();
+  int64_t start = std::max(source_.wall_us(), not_before.us + 1);
   base_us_ = start - mono;
   last_us_ = start;
   floor_us_ = start;
 }
 
 Now EngineClock::now() {
-  int64_t t = base_us_ + monotonic_us();
+  int64_t t = base_us_ + source_.monotonic_us();
   int64_t last = last_us_.exchange(t);
   if (t - last > kBeat.us + kLate.us) floor_us_ = t;
   return Now{Time{t}, Time{floor_us_.load()}};

@@ -3,6 +3,7 @@
 #include <caf/all.hpp>
 
 #include "actors/controller/messages.h"
+#include "actors/controller/vital_actor.h"
 #include "actors/log.h"
 
 namespace regrow {
@@ -25,8 +26,10 @@ void commit(Self self) {
     context.faults.hit("journal.before_commit");
     auto first = st.journal->append(st.batch);
     if (!first) {
-      // Whether the events are on disk is unknown; only a new start can tell. Nothing of them was seen.
-      context.fatal("the journal could not be written, nothing was decided since: " + first.error().message);
+      // Whether the events are on disk is unknown; only a new start can tell. Nothing of them was
+      // seen.
+      context.fatal("the journal could not be written, nothing was decided since: " +
+                    first.error().message);
       return self->quit();
     }
     context.faults.hit("journal.after_commit");
@@ -42,7 +45,8 @@ void commit(Self self) {
     st.batch.clear();
     st.owners.clear();
     if (auto written = st.snapshotter->after_append(); !written)
-      log_warning("snapshots could not be written; the next start replays more: " + written.error().message);
+      log_warning("snapshots could not be written; the next start replays more: " +
+                  written.error().message);
   }
   for (auto& barrier : st.barriers) barrier.deliver(true);
   st.barriers.clear();
@@ -50,8 +54,10 @@ void commit(Self self) {
 
 }  // namespace
 
-caf::behavior journal_actor(Self self, Context* context, std::shared_ptr<std::unique_ptr<Journal>> journal,
-                            std::string program, caf::actor watches) {
+caf::behavior journal_actor(Self self, Context* context,
+                            std::shared_ptr<std::unique_ptr<Journal>> journal, std::string program,
+                            caf::actor watches) {
+  end_process_on_exception(self, context->fatal);
   auto& st = self->state;
   st.context = context;
   st.journal = std::move(*journal);

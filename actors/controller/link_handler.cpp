@@ -12,7 +12,9 @@ namespace {
 
 constexpr uint32_t kProtocol = 1;
 
-Envelope to(EntityId entity, Input input) { return {std::move(entity), {}, {}, {}, std::move(input)}; }
+Envelope to(EntityId entity, Input input) {
+  return {std::move(entity), {}, {}, {}, std::move(input)};
+}
 
 std::string version_problem(uint32_t protocol) {
   if (protocol + 1 >= kProtocol && protocol <= kProtocol + 1) return "";
@@ -22,15 +24,18 @@ std::string version_problem(uint32_t protocol) {
 
 }  // namespace
 
-AttachAnswer LinkHandler::agent_connected(SessionId session, const PeerIdentity& peer, AgentHello hello) {
+AttachAnswer LinkHandler::agent_connected(SessionId session, const PeerIdentity& peer,
+                                          AgentHello hello) {
   if (auto problem = version_problem(hello.protocol); !problem.empty()) return {problem, epoch_};
   bool newer = hello.seen_epoch.number > epoch_.number;
-  bool twin = hello.seen_epoch.number == epoch_.number && hello.seen_epoch.start_id != epoch_.start_id;
+  bool twin =
+      hello.seen_epoch.number == epoch_.number && hello.seen_epoch.start_id != epoch_.start_id;
   if (newer || twin) {
-    std::string why = "host " + hello.name.value + " obeys epoch " + std::to_string(hello.seen_epoch.number) +
-                      " of another controller, this one is only at " + std::to_string(epoch_.number) +
-                      ": its journal is an old copy or a second controller runs. It stops so that no rank is "
-                      "started twice; start the controller that owns the newest journal";
+    std::string why =
+        "host " + hello.name.value + " obeys epoch " + std::to_string(hello.seen_epoch.number) +
+        " of another controller, this one is only at " + std::to_string(epoch_.number) +
+        ": its journal is an old copy or a second controller runs. It stops so that no rank is "
+        "started twice; start the controller that owns the newest journal";
     context_.fatal(why);
     return {why, epoch_};
   }
@@ -40,8 +45,9 @@ AttachAnswer LinkHandler::agent_connected(SessionId session, const PeerIdentity&
   }
   sessions_[session] = {hello.name, hello.uid};
   board_.set_session(hello.name, session);
-  log_info("host/" + hello.name.value + " connected as " + peer.who + " over " + peer.transport + ", session " +
-           std::to_string(session.value) + ", " + std::to_string(hello.ranks.size()) + " incarnations");
+  log_info("host/" + hello.name.value + " connected as " + peer.who + " over " + peer.transport +
+           ", session " + std::to_string(session.value) + ", " +
+           std::to_string(hello.ranks.size()) + " incarnations");
   caf::anon_send(context_.effects, msg::SessionUp{hello.name, session});
   EntityId host = EntityId::host(hello.name);
   post(context_, to(host, in::AgentConnected{session, std::move(hello)}));
@@ -76,8 +82,11 @@ void LinkHandler::post_rank_reports(SessionId session, const HostName& host,
   auto left = std::make_shared<std::atomic<size_t>>(ranks.size());
   Context* context = &context_;
   for (const RankReport& report : ranks) {
-    Envelope envelope = to(EntityId::rank(report.key.job, report.key.rank), in::AgentReport{host, report, session});
-    envelope.request = context_.replies.expect([context, left, ack](const Reply&) {
+    Envelope envelope =
+        to(EntityId::rank(report.key.job, report.key.rank), in::AgentReport{host, report, session});
+    // If the rank's actor dies first, nobody calls `ack`: the agent connects again and repeats the
+    // report.
+    envelope.request = context_.replies.expect(envelope.to, [context, left, ack](const Reply&) {
       if (left->fetch_sub(1) != 1) return;
       context->faults.hit("report.before_ack");
       ack();

@@ -1,8 +1,8 @@
 // What the controller's actors send each other. Process-local.
 #pragma once
 
-#include <caf/allowed_unsafe_message_type.hpp>
 #include <caf/actor.hpp>
+#include <caf/allowed_unsafe_message_type.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,8 +14,8 @@
 
 namespace regrow::msg {
 
-// An input for the entity `envelope->to`; an actor that is not it passes it on, making the child that
-// leads there if the input may create it.
+// An input for the entity `envelope->to`; an actor that is not it passes it on, making the child
+// that leads there if the input may create it.
 struct Deliver {
   std::shared_ptr<const Envelope> envelope;
 };
@@ -25,7 +25,10 @@ struct Durable {
 };
 // To an entity: start to act after boot; answered with true when its messages have been sent.
 struct Resume {};
-struct Wake {};
+// To an entity, from itself. Only the one it asked for last counts.
+struct Wake {
+  Time at;
+};
 // To an entity: answered with true when it exists, and with it the actors of its children.
 struct Ready {};
 

@@ -23,9 +23,17 @@ EntityId parent_of(const EntityId& id, const AnyState& state) {
 }
 
 void refuse(Context& context, const Envelope& envelope) {
-  log_debug(std::string(input_name(envelope.input)) + " for " + envelope.to.path + ": no such entity");
-  if (envelope.request.value != 0)
-    context.replies.complete({envelope.request, false, "there is no " + envelope.to.path, {}});
+  std::string why = "there is no " + envelope.to.path;
+  if (auto absence = context.directory.absence(envelope.to)) {
+    why = *absence == Absence::being_mended
+              ? envelope.to.path + " is being restarted after an error inside regrow; ask again"
+              : envelope.to.path +
+                    " stays down after repeated errors inside regrow; the controller's log has "
+                    "them, and a restart of the controller brings it back";
+  }
+  log_debug(std::string(input_name(envelope.input)) + " for " + envelope.to.path +
+            " refused: " + why);
+  if (envelope.request.value != 0) context.replies.complete({envelope.request, false, why, {}});
 }
 
 void post(Context& context, Envelope envelope) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <caf/all.hpp>
+#include <utility>
 
+#include "actors/controller/vital_actor.h"
 #include "journal/reflect_json.h"
 #include "journal/view.h"
 
@@ -23,7 +25,8 @@ bool pump(WatchActorState& st, WatchActorState::Watch& watch) {
   uint64_t end = std::min(st.last, watch.next + kWatchStep - 1);
   auto read = st.journal->replay(watch.next, [&](const EventRecord& record) {
     if (record.seq > end) return false;
-    if (watch_matches(watch.entity, record.entity)) lines.push_back(dump_json(event_to_json(record)));
+    if (watch_matches(watch.entity, record.entity))
+      lines.push_back(dump_json(event_to_json(record)));
     return true;
   });
   if (!read) {
@@ -53,18 +56,22 @@ bool watch_matches(const std::string& filter, const EntityId& entity) {
   if (filter.empty() || entity.path == filter) return true;
   EntityId wanted{filter};
   if (wanted.kind() == EntityKind::cluster) return false;
-  if (wanted.kind() == EntityKind::job) return entity.job_id() && entity.job_id() == wanted.job_id();
+  if (wanted.kind() == EntityKind::job)
+    return entity.job_id() && entity.job_id() == wanted.job_id();
   return wanted.kind() == EntityKind::host && entity.kind() == EntityKind::device &&
          entity.part(1) == wanted.part(1);
 }
 
-caf::behavior watch_actor(Self self, const Journal* journal) {
+caf::behavior watch_actor(Self self, const Journal* journal,
+                          std::function<void(const std::string&)> fatal) {
+  end_process_on_exception(self, std::move(fatal));
   self->state.journal = journal;
   self->state.last = journal->last_seq();
   return {
       [self](const msg::AddWatch& m) {
         auto& st = self->state;
-        uint64_t next = m.request.from_seq == kOnlyNew ? st.last + 1 : std::max<uint64_t>(m.request.from_seq, 1);
+        uint64_t next = m.request.from_seq == kOnlyNew ? st.last + 1
+                                                       : std::max<uint64_t>(m.request.from_seq, 1);
         st.watches.push_back({m.sink, m.request.entity, next});
         pump_later(self);
       },

@@ -4,7 +4,9 @@
 
 #include <caf/behavior.hpp>
 #include <caf/stateful_actor.hpp>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "actors/controller/messages.h"
@@ -30,7 +32,8 @@ inline constexpr uint64_t kWatchStep = 1000;  // events read for one follower in
 // Does a follower of `filter` ("job/7", "host/h1", "" = all) want events of `entity`?
 bool watch_matches(const std::string& filter, const EntityId& entity);
 
-// `journal` outlives the actor.
-caf::behavior watch_actor(caf::stateful_actor<WatchActorState>* self, const Journal* journal);
+// `journal` outlives the actor; `fatal` as in Context.
+caf::behavior watch_actor(caf::stateful_actor<WatchActorState>* self, const Journal* journal,
+                          std::function<void(const std::string&)> fatal);
 
 }  // namespace regrow

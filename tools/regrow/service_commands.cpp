@@ -86,7 +86,7 @@ void add_controller(CLI::App& app, Cli& cli) {
   command->add_flag("--socket-for-all", o->controller.socket_for_all,
                     "Other users of this machine may look");
   command->add_option("--fault-points", o->controller.fault_points,
-                      "For tests: NAME:COUNT,... (or REGROW_FAULT_POINTS)");
+                      "For tests: NAME[@ENTITY][:COUNT][:throw],... (or REGROW_FAULT_POINTS)");
   command->add_flag("--list-fault-points", o->list_fault_points, "Print their names and exit");
   command->add_flag("--verbose", o->controller.verbose, "More in the log");
   command->add_option("--parent", o->parent, "End when this process ends")->group("");
