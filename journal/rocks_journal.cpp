@@ -375,7 +375,7 @@ JournalResult<std::optional<std::string>> RocksJournal::get_snapshot(const Entit
 
 std::optional<JournalError> RocksJournal::failure() const { return impl_->current_failure(); }
 
-JournalResult<uint64_t> salvage_journal(const std::string& from, const std::string& to) {
+JournalResult<Salvaged> salvage_journal(const std::string& from, const std::string& to) {
   auto format = read_format(from);
   if (!format) return format.error();
   RocksJournalOptions source;
@@ -393,26 +393,38 @@ JournalResult<uint64_t> salvage_journal(const std::string& from, const std::stri
     return JournalError{JournalFault::refused,
                         to + ": holds events already. Name a new directory."};
   }
+  Salvaged out;
   std::vector<EventRecord> batch;
-  std::optional<JournalError> failed;
-  auto flush = [&] {
-    auto written = (*target)->append(batch);
-    if (!written) failed = written.error();
-    batch.clear();
-    return written.ok();
-  };
   uint64_t chain = 0;
-  // Ends at the first event that is missing or does not fit: everything before it is what we want.
-  (void)damaged.read(
-      1, UINT64_MAX,
-      [&](const EventRecord& event) {
-        batch.push_back(event);
-        return batch.size() < 1000 || flush();
-      },
-      chain);
-  if (!failed && !batch.empty()) flush();
-  if (failed) return *failed;
-  return (*target)->last_seq();
+  // One by one: a file that is missing or broken then costs its own events and those behind them,
+  // not those of the other files, as it would an iterator over all of them.
+  for (uint64_t seq = 1;; ++seq) {
+    auto bytes = damaged.lookup(rocks::kEvents, rocks::event_key(seq));
+    if (!bytes) out.damage = bytes.error().message;
+    if (!bytes || !*bytes) break;
+    auto stored = decode_record(**bytes, chain);
+    if (!stored || stored->record.seq != seq) {
+      out.damage = "event " + std::to_string(seq) + ": " +
+                   (stored ? "says that it is another one" : stored.error().message);
+      break;
+    }
+    chain = stored->chain;
+    out.last_at = stored->record.at;
+    batch.push_back(std::move(stored->record));
+    if (batch.size() < 1000) continue;
+    auto written = (*target)->append(batch);
+    if (!written) return written.error();
+    batch.clear();
+  }
+  auto written = (*target)->append(batch);
+  if (!written) return written.error();
+  out.events = (*target)->last_seq();
+
+  std::unique_ptr<rocksdb::Iterator> at(
+      damaged.db().NewIterator(rocksdb::ReadOptions(), damaged.family(rocks::kEvents)));
+  at->SeekToLast();
+  out.seen_up_to = std::max(out.events, at->Valid() ? rocks::seq_of(rocks::view(at->key())) : 0);
+  return out;
 }
 
 }  // namespace regrow

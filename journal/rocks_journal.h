@@ -64,11 +64,20 @@ class RocksJournal final : public Journal {
   explicit RocksJournal(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 
-  friend JournalResult<uint64_t> salvage_journal(const std::string& from, const std::string& to);
+  friend JournalResult<struct Salvaged> salvage_journal(const std::string& from,
+                                                        const std::string& to);
+};
+
+struct Salvaged {
+  uint64_t events = 0;      // saved: 1 to this one
+  Time last_at;             // of the newest one saved
+  uint64_t seen_up_to = 0;  // the newest event that there is a trace of; what lies between is lost
+  std::string
+      damage;  // what the first event that was not saved suffers from; empty = it is missing
 };
 
 // Copies the events before the first damage into a new journal in the empty or missing directory
-// `to`. `from` is only read. Returns the number of events saved.
-JournalResult<uint64_t> salvage_journal(const std::string& from, const std::string& to);
+// `to`. `from` is only read.
+JournalResult<Salvaged> salvage_journal(const std::string& from, const std::string& to);
 
 }  // namespace regrow

@@ -41,7 +41,8 @@ rocksdb::Options base_options(const RocksJournalOptions& options, Recovery recov
   rocksdb::Options out;
   out.create_if_missing = true;
   out.create_missing_column_families = true;
-  out.paranoid_checks = true;
+  // To salvage is to take what there is: a missing file then fails what is read from it, not all.
+  out.paranoid_checks = recovery == Recovery::strict_middle;
   // A torn tail is an append that nobody was told of; a damaged middle must not pass for an end.
   out.wal_recovery_mode = recovery == Recovery::strict_middle
                               ? rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords
@@ -102,12 +103,11 @@ JournalResult<std::unique_ptr<Store>> open_store(const RocksJournalOptions& opti
 }
 
 JournalError damage(const std::string& directory, const std::string& what) {
-  return {
-      JournalFault::corrupt,
-      directory + ": the journal is damaged: " + what +
-          ". Nothing was changed. Keep a copy of the directory, then restore a backup, or keep the "
-          "events before the damage: regrow journal salvage " +
-          directory + " NEW_DIRECTORY"};
+  return {JournalFault::corrupt,
+          directory + ": the journal is damaged: " + what +
+              ". Nothing was changed. Either restore a backup, or go on with the events before the "
+              "damage (a copy of all is kept): regrow journal salvage " +
+              directory};
 }
 
 JournalError error_of(const rocksdb::Status& status, const std::string& directory,

@@ -165,7 +165,7 @@ TEST_CASE("damage in the middle is refused, changes nothing, and says what to do
                                            Contains("regrow journal salvage"));
     CHECK(fs::file_size(log) == size);
   }
-  uint64_t saved = must(salvage_journal(journal.path, journal.dir / "saved"));
+  uint64_t saved = must(salvage_journal(journal.path, journal.dir / "saved")).events;
   CHECK(saved > 100);
   CHECK(saved < 400);
   CHECK(check_known_prefix(*must_open(small_journal(journal.dir / "saved"))) == saved);

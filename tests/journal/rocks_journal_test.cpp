@@ -216,7 +216,7 @@ TEST_CASE("a record changed, removed or moved behind our back is found", "[rocks
     });
     CHECK_THAT(problem_of(), Contains("event 700 is missing"));
     // What is before the damage can be kept.
-    CHECK(must(salvage_journal(dir / "j", dir / "saved")) == 699);
+    CHECK(must(salvage_journal(dir / "j", dir / "saved")).events == 699);
     CHECK(check_known_prefix(*must_open(small_journal(dir / "saved"))) == 699);
   }
   SECTION("among the newest: found by opening") {

@@ -18,9 +18,9 @@ from dev_cluster import find_binary  # noqa: E402
 
 COMMANDS = (
     "run submit attach init validate status jobs hosts devices ranks show events logs cancel pause resume "
-    "cordon uncordon fault shell dev controller agent certs"
+    "cordon uncordon fault shell dev controller agent certs journal"
 ).split()
-NESTED = ["fault device", "fault kill-rank", "fault cut-link", "certs init", "certs issue"]
+NESTED = ["fault device", "fault kill-rank", "fault cut-link", "certs init", "certs issue", "journal verify", "journal salvage"]
 
 
 class CliTest(unittest.TestCase):

@@ -38,6 +38,7 @@ void add_commands(CLI::App& app, Cli& cli) {
   add_dev_command(app, cli);
   add_service_commands(app, cli);
   add_cert_commands(app, cli);
+  add_journal_commands(app, cli);
 }
 
 // `regrow run -- CMD...`: what follows `--` is not ours to parse.

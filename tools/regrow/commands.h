@@ -17,6 +17,7 @@ void add_log_commands(CLI::App& app, Cli& cli);      // logs
 void add_act_commands(CLI::App& app, Cli& cli);      // cancel, pause, resume, cordon, uncordon
 void add_fault_commands(CLI::App& app, Cli& cli);    // fault device | kill-rank | cut-link
 void add_cert_commands(CLI::App& app, Cli& cli);     // certs init | issue
+void add_journal_commands(CLI::App& app, Cli& cli);  // journal verify | salvage
 void add_service_commands(CLI::App& app, Cli& cli);  // controller, agent
 void add_dev_command(CLI::App& app, Cli& cli);       // dev
 void add_shell_command(CLI::App& app, Cli& cli);     // shell
