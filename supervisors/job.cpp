@@ -156,7 +156,7 @@ void on_granted(T& t, JobLive& live, const in::Granted& m) {
 
 void on_delayed(T& t, const in::GrantDelayed& m) {
   const JobState& s = t.state();
-  if (m.grant != s.grant || s.stage != Stage::placing || s.phase_reason == kWaitsForDevices + m.reason)
+  if (m.grant != s.grant || s.stage != Stage::placing || s.phase_reason == waiting_text(m.reason))
     return t.ignore("nothing new");
   t.record(ev::WaitingNoted{m.grant}, m.reason);
 }

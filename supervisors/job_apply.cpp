@@ -273,7 +273,7 @@ void apply(JobState& s, const EventRecord& r) {
             s.holds_lease = true;
             s.phase_reason = r.reason;
           },
-          [&](const ev::WaitingNoted&) { s.phase_reason = kWaitsForDevices + r.reason; },
+          [&](const ev::WaitingNoted&) { s.phase_reason = waiting_text(r.reason); },
           [&](const ev::SlotsPlaced& e) {
             for (const Placement& p : e.placements) {
               Slot& slot = slot_at(s, p.rank);

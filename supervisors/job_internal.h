@@ -7,6 +7,7 @@
 
 #include "supervisors/blame.h"
 #include "supervisors/machines.h"
+#include "supervisors/placement.h"
 
 namespace regrow::job {
 
@@ -77,7 +78,10 @@ StopCommand stop_order(const JobState& s);
 // What a generation in stage spawning starts, with each rank's host.
 std::vector<SpawnCommand> spawn_commands(const JobState& s, GroupIndex group);
 
-inline const std::string kWaitsForDevices = "waits for devices: ";
+// The words for a job in line, from the cluster's own about what is missing.
+inline std::string waiting_text(const std::string& missing) {
+  return missing.starts_with(kNoHostHas) ? missing : "waits for devices: " + missing;
+}
 inline constexpr Duration kPrepareTimeout = Duration::seconds(90);
 inline constexpr Duration kPrepareAgainAfter = Duration::seconds(15);  // an agent may have been restarted
 inline constexpr Duration kKillPatience = Duration::seconds(60);       // KILL to giving a process up

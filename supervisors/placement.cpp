@@ -17,8 +17,12 @@ bool contains(const std::vector<RankIndex>& ranks, RankIndex rank) {
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
+bool is_kind(const DeviceView& device, const DeviceRequest& want) {
+  return want.kind == "any" || device.kind == want.kind;
+}
+
 bool fits(const DeviceView& device, const DeviceRequest& want) {
-  return (want.kind == "any" || device.kind == want.kind) && device.memory_bytes >= want.memory_bytes;
+  return is_kind(device, want) && device.memory_bytes >= want.memory_bytes;
 }
 
 // "h2" before "h10".
@@ -86,6 +90,60 @@ std::vector<Placement> fill(const std::vector<Room>& rooms, const PlacementReque
   return placements;
 }
 
+std::string memory_text(uint64_t bytes) {
+  constexpr uint64_t kMiB = 1ull << 20, kGiB = 1ull << 30;
+  if (bytes >= kGiB && bytes % kGiB == 0) return std::to_string(bytes / kGiB) + " GiB";
+  if (bytes >= kMiB && bytes % kMiB == 0) return std::to_string(bytes / kMiB) + " MiB";
+  return count_text(bytes, "byte");
+}
+
+// What the hosts have instead of the kind that is wanted: "8 sim devices, 2 cpu devices".
+std::string kinds_there_are(const ClusterState& cluster) {
+  std::map<std::string, uint64_t> kinds;
+  for (const HostEntry& host : cluster.hosts) {
+    for (const DeviceView& device : host.devices) ++kinds[device.kind];
+  }
+  std::string text;
+  for (const auto& [kind, n] : kinds)
+    text += (text.empty() ? "" : ", ") + count_text(n, kind + " device");
+  return text;
+}
+
+// Why no host could take a rank even if everything on it were free; empty if one could.
+std::string why_never(const ClusterState& cluster, const DeviceRequest& want) {
+  if (want.count == 0 || cluster.hosts.empty()) return "";
+  uint64_t most_memory = 0;
+  size_t largest = 0;
+  bool kind_exists = false;
+  const HostEntry* best = nullptr;
+  for (const HostEntry& host : cluster.hosts) {
+    size_t fitting = 0;
+    for (const DeviceView& device : host.devices) {
+      if (!is_kind(device, want)) continue;
+      kind_exists = true;
+      most_memory = std::max(most_memory, device.memory_bytes);
+      fitting += fits(device, want);
+    }
+    if (best != nullptr && fitting <= largest) continue;
+    largest = fitting;
+    best = &host;
+  }
+  std::string start(kNoHostHas);
+  std::string kind = want.kind == "any" ? "device" : want.kind + " device";
+  if (!kind_exists) {
+    std::string others = kinds_there_are(cluster);
+    return start + "a " + kind + (others.empty() ? "" : "; there are " + others);
+  }
+  if (most_memory < want.memory_bytes)
+    return start + "a " + kind + " with " + memory_text(want.memory_bytes) +
+           " of memory; the largest has " + memory_text(most_memory);
+  if (largest >= want.count) return "";
+  std::string with =
+      want.memory_bytes == 0 ? "" : " with " + memory_text(want.memory_bytes) + " of memory";
+  return start + count_text(want.count, kind) + with + ", as each rank needs; the largest, " +
+         best->host.value + ", has " + std::to_string(largest);
+}
+
 // "needs 4 sim devices (1 each for 4 ranks), 2 free; h1/gpu0 is leased to job/3, h2: cordoned (fan)".
 std::string what_is_missing(const ClusterState& cluster, const PlacementRequest& request,
                             const std::vector<Room>& rooms) {
@@ -139,7 +197,8 @@ PlacementResult place(const ClusterState& cluster, const PlacementRequest& reque
     gave_in = !result.placements.empty();
   }
   if (result.placements.empty()) {
-    result.reason = what_is_missing(cluster, request, rooms);
+    result.reason = why_never(cluster, request.devices);
+    if (result.reason.empty()) result.reason = what_is_missing(cluster, request, rooms);
     return result;
   }
   std::set<std::string> hosts;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "supervisors/state.h"
@@ -26,6 +27,10 @@ struct PlacementResult {
   std::vector<Placement> placements;  // empty = not possible now
   std::string reason;                 // what was chosen and why, or what is missing and who holds it
 };
+
+// How a reason begins that no free device would change: "no host has 16 gpu devices, as each rank
+// needs; ...".
+inline constexpr std::string_view kNoHostHas = "no host has ";
 
 PlacementResult place(const ClusterState& cluster, const PlacementRequest& request);
 

@@ -126,6 +126,25 @@ TEST_CASE("kind, memory and ranks per host limit what fits", "[placement]") {
   CHECK_FALSE(place(s, request).placements.empty());
 }
 
+TEST_CASE("what no host could ever take is said so", "[placement]") {
+  auto s = cluster_of({{"h1", 2}, {"h2", 4}});
+  lease(s, 7, 0, "h1", "gpu0");
+  CHECK(place(s, want(1, 16)).reason ==
+        "no host has 16 gpu devices, as each rank needs; the largest, h2, has 4");
+  auto request = want(1);
+  request.devices.kind = "tpu";
+  CHECK(place(s, request).reason == "no host has a tpu device; there are 6 gpu devices");
+  request = want(1);
+  request.devices.memory_bytes = 3ull << 30;
+  CHECK(place(s, request).reason ==
+        "no host has a gpu device with 3 GiB of memory; the largest has 80 bytes");
+  // One that is only out of use for now could: that is waited for.
+  s.hosts[1].usable = false;
+  s.hosts[1].why_not = "cordoned";
+  CHECK(mentions(place(s, want(1, 4)), "needs 4 gpu devices"));
+  CHECK(mentions(place(s, want(1, 5)), "the largest, h2, has 4"));
+}
+
 TEST_CASE("ranks of this job that stay count against ranks per host", "[placement]") {
   auto s = cluster_of({{"h1", 4}, {"h2", 4}});
   lease(s, 1, 5, "h1", "gpu0");
