@@ -52,7 +52,15 @@ std::vector<Placement> granted(const ClusterState& s, JobId job, uint32_t grant)
   return placements;
 }
 
-bool try_grant(T& t, const WaitingGrant& want) {
+// Is it time to tell a job once more what is missing, now that it is something else?
+bool may_tell(const T& t, const ClusterLive& live, const WaitingGrant& want) {
+  if (want.reason.empty()) return true;  // not in line yet
+  auto told = live.told_at.find(want.job);
+  return told == live.told_at.end() ||
+         t.now().time >= t.now().deadline(told->second, kTellWaitingAfter);
+}
+
+bool try_grant(T& t, ClusterLive& live, const WaitingGrant& want) {
   const JobEntry* job = find_job(t.state().jobs, want.job);
   if (job == nullptr) return false;
   PlacementRequest request{want.job, job->devices, job->ranks_per_host, want.ranks, want.avoid_hosts, want.dirty};
@@ -62,17 +70,31 @@ bool try_grant(T& t, const WaitingGrant& want) {
     t.send(EntityId::job(want.job), in::Granted{want.grant, result.placements});
     return true;
   }
-  if (result.reason != want.reason) {
-    t.record(ev::GrantWaiting{want.job, want.grant, want.ranks, want.avoid_hosts, want.dirty}, result.reason);
+  std::string told = want.reason;
+  if (result.reason != told && may_tell(t, live, want)) {
+    told = result.reason;
+    live.told_at[want.job] = t.now().time;
+    t.record(ev::GrantWaiting{want.job, want.grant, want.ranks, want.avoid_hosts, want.dirty},
+             told);
   }
-  t.send(EntityId::job(want.job), in::GrantDelayed{want.grant, result.reason});
+  if (result.reason == told) {
+    live.outdated.erase(want.job);
+  } else {
+    live.outdated.insert(want.job);
+  }
+  t.send(EntityId::job(want.job), in::GrantDelayed{want.grant, told});
   return false;
 }
 
 // First come, first served; a smaller request behind one that cannot be met goes ahead.
-void serve_line(T& t) {
+void serve_line(T& t, ClusterLive& live) {
   auto line = t.state().waiting;
-  for (const WaitingGrant& want : line) try_grant(t, want);
+  live.outdated.clear();
+  std::erase_if(live.told_at, [&](const auto& told) {
+    return std::none_of(line.begin(), line.end(),
+                        [&](const WaitingGrant& w) { return w.job == told.first; });
+  });
+  for (const WaitingGrant& want : line) try_grant(t, live, want);
 }
 
 void on_submit(T& t, const in::Submit& m) {
@@ -87,7 +109,7 @@ void on_submit(T& t, const in::Submit& m) {
   t.reply(true, "accepted", id);
 }
 
-void on_request(T& t, const in::RequestGrant& m) {
+void on_request(T& t, ClusterLive& live, const in::RequestGrant& m) {
   auto placements = granted(t.state(), m.job, m.grant);
   if (!placements.empty()) {
     t.decision().reissue = true;  // trouble with these devices was told before the job knew it has them
@@ -100,10 +122,10 @@ void on_request(T& t, const in::RequestGrant& m) {
   }
   const JobEntry* job = find_job(t.state().jobs, m.job);
   if (job == nullptr || job->ended) return t.ignore("no such job, or it has ended");
-  try_grant(t, want);
+  try_grant(t, live, want);
 }
 
-void on_release(T& t, const in::ReleaseDevices& m) {
+void on_release(T& t, ClusterLive& live, const in::ReleaseDevices& m) {
   std::vector<RankIndex> ranks, dirty;
   for (const Lease& lease : t.state().leases) {
     if (lease.job != m.job || lease.grant > m.grant || lease.dirty) continue;
@@ -117,35 +139,35 @@ void on_release(T& t, const in::ReleaseDevices& m) {
     t.record(ev::DevicesReleased{m.job, ranks, dirty},
              dirty.empty() ? "the job gave its devices back"
                            : "the job gave its devices back; some wait for their host to be clean");
-    serve_line(t);
+    serve_line(t, live);
   }
   t.send(EntityId::job(m.job), in::DevicesFreed{m.grant});
 }
 
-void on_host_view(T& t, const in::HostView& m) {
+void on_host_view(T& t, ClusterLive& live, const in::HostView& m) {
   for (const HostEntry& host : t.state().hosts) {
     if (host.host == m.host && host.usable == m.usable && host.why_not == m.why_not)
       return t.ignore("nothing new");
   }
   t.record(ev::HostNoted{m.host, m.usable, m.why_not},
            m.usable ? "host " + m.host.value + " can be used" : "host " + m.host.value + ": " + m.why_not);
-  serve_line(t);
+  serve_line(t, live);
 }
 
-void on_device(T& t, const in::DeviceChanged& m) {
+void on_device(T& t, ClusterLive& live, const in::DeviceChanged& m) {
   const DeviceView* known = find_device(t.state(), m.host, m.device.name);
   if (known != nullptr && *known == m.device) return t.ignore("nothing new");
   std::string name = m.host.value + "/" + m.device.name.value;
   t.record(ev::DeviceNoted{m.host, m.device},
            m.device.usable ? name + " can be used" : name + ": " + m.device.why_not);
-  serve_line(t);
+  serve_line(t, live);
 }
 
-void on_clean(T& t, const in::CleanLease& m) {
+void on_clean(T& t, ClusterLive& live, const in::CleanLease& m) {
   for (const Lease& lease : t.state().leases) {
     if (lease.job == m.job && lease.rank == m.rank && lease.host == m.host && lease.dirty) {
       t.record(ev::LeaseCleaned{m.job, m.rank, m.host}, "nothing of the rank is left on " + m.host.value);
-      return serve_line(t);
+      return serve_line(t, live);
     }
   }
   t.ignore("no dirty lease for it");
@@ -153,7 +175,7 @@ void on_clean(T& t, const in::CleanLease& m) {
 
 }  // namespace
 
-void decide(Turn<ClusterState>& t, NoLive&) {
+void decide(Turn<ClusterState>& t, ClusterLive& live) {
   std::visit(
       Overloaded{
           [&](const in::StartTerm& m) {
@@ -172,14 +194,27 @@ void decide(Turn<ClusterState>& t, NoLive&) {
             if (job == nullptr || job->ended) return t.ignore("known");
             t.record(ev::JobEndNoted{m.job, m.phase}, "the job " + std::string(to_string(m.phase)));
           },
-          [&](const in::RequestGrant& m) { on_request(t, m); },
-          [&](const in::ReleaseDevices& m) { on_release(t, m); },
-          [&](const in::HostView& m) { on_host_view(t, m); },
-          [&](const in::DeviceChanged& m) { on_device(t, m); },
-          [&](const in::CleanLease& m) { on_clean(t, m); },
+          [&](const in::RequestGrant& m) { on_request(t, live, m); },
+          [&](const in::ReleaseDevices& m) { on_release(t, live, m); },
+          [&](const in::HostView& m) { on_host_view(t, live, m); },
+          [&](const in::DeviceChanged& m) { on_device(t, live, m); },
+          [&](const in::CleanLease& m) { on_clean(t, live, m); },
+          [&](const in::Tick&) { serve_line(t, live); },
           [&](const auto& m) { t.ignore(std::string(m.kTypeName) + " is not for the cluster"); },
       },
       t.envelope().input);
+}
+
+// When the jobs whose news is old may be told again.
+std::optional<Time> deadline(const ClusterState& s, const ClusterLive& live, Now now) {
+  std::optional<Time> first;
+  for (const WaitingGrant& w : s.waiting) {
+    if (!live.outdated.count(w.job)) continue;
+    auto told = live.told_at.find(w.job);
+    Time at = told == live.told_at.end() ? now.time : now.deadline(told->second, kTellWaitingAfter);
+    if (!first || at < *first) first = at;
+  }
+  return first;
 }
 
 std::vector<Action> pending(const ClusterState& s) {

@@ -9,6 +9,7 @@ namespace {
 constexpr size_t kDecisionsKept = 24;
 
 AnyLive live_for(const AnyState& state) {
+  if (std::holds_alternative<ClusterState>(state)) return ClusterLive{};
   if (std::holds_alternative<HostState>(state)) return HostLive{};
   if (std::holds_alternative<JobState>(state)) return JobLive{};
   if (std::holds_alternative<RankState>(state)) return RankLive{};
@@ -61,12 +62,14 @@ Decision EntityHost::run(State& state, Live& live, const Envelope& envelope, Now
 Decision EntityHost::dispatch(const Envelope& envelope, Now now) {
   auto live = [&]<class L>(L*) -> L& { return std::get<L>(live_); };
   return std::visit(
-      Overloaded{[&](std::monostate&) { return Decision(); },
-                 [&](HostState& s) { return run(s, live((HostLive*)nullptr), envelope, now); },
-                 [&](JobState& s) { return run(s, live((JobLive*)nullptr), envelope, now); },
-                 [&](RankState& s) { return run(s, live((RankLive*)nullptr), envelope, now); },
-                 [&](DeviceState& s) { return run(s, live((DeviceLive*)nullptr), envelope, now); },
-                 [&](auto& s) { return run(s, live((NoLive*)nullptr), envelope, now); }},
+      Overloaded{
+          [&](std::monostate&) { return Decision(); },
+          [&](ClusterState& s) { return run(s, live((ClusterLive*)nullptr), envelope, now); },
+          [&](HostState& s) { return run(s, live((HostLive*)nullptr), envelope, now); },
+          [&](JobState& s) { return run(s, live((JobLive*)nullptr), envelope, now); },
+          [&](RankState& s) { return run(s, live((RankLive*)nullptr), envelope, now); },
+          [&](DeviceState& s) { return run(s, live((DeviceLive*)nullptr), envelope, now); },
+          [&](auto& s) { return run(s, live((NoLive*)nullptr), envelope, now); }},
       state_);
 }
 
@@ -165,6 +168,8 @@ void EntityHost::release(Outbox& out) {
 
 std::optional<Time> EntityHost::wake_at(Now now) const {
   if (!quarantined_.empty()) return std::nullopt;
+  if (auto* cluster = std::get_if<ClusterState>(&state_))
+    return deadline(*cluster, std::get<ClusterLive>(live_), now);
   if (auto* host = std::get_if<HostState>(&state_)) return deadline(*host, std::get<HostLive>(live_), now);
   if (auto* job = std::get_if<JobState>(&state_)) return deadline(*job, std::get<JobLive>(live_), now);
   if (auto* rank = std::get_if<RankState>(&state_)) return deadline(*rank, std::get<RankLive>(live_), now);

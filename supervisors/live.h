@@ -2,13 +2,20 @@
 // Held by one EntityHost beside the entity's state.
 #pragma once
 
+#include <limits>
 #include <map>
+#include <set>
 #include <variant>
 #include <vector>
 
 #include "supervisors/inputs.h"
 
 namespace regrow {
+
+struct ClusterLive {
+  std::map<JobId, Time> told_at;  // when a waiting job was last told what is missing
+  std::set<JobId> outdated;       // by now something else is missing than these were told
+};
 
 struct HostLive {
   SessionId session;        // the agent's present connection; 0 = none
@@ -47,6 +54,6 @@ struct JobLive {
 
 struct NoLive {};
 
-using AnyLive = std::variant<NoLive, HostLive, JobLive, RankLive, DeviceLive>;
+using AnyLive = std::variant<NoLive, HostLive, JobLive, RankLive, DeviceLive, ClusterLive>;
 
 }  // namespace regrow

@@ -85,7 +85,7 @@ class Turn {
   Decision decision_;
 };
 
-void decide(Turn<ClusterState>& turn, NoLive& live);
+void decide(Turn<ClusterState>& turn, ClusterLive& live);
 void decide(Turn<HostState>& turn, HostLive& live);
 void decide(Turn<DeviceState>& turn, DeviceLive& live);
 void decide(Turn<JobState>& turn, JobLive& live);
@@ -105,6 +105,7 @@ std::vector<Action> pending(const RankState& state);
 bool may_want_more(const AnyState& state, const Event& event);
 
 // When the entity wants a Tick; nothing = never.
+std::optional<Time> deadline(const ClusterState& state, const ClusterLive& live, Now now);
 std::optional<Time> deadline(const HostState& state, const HostLive& live, Now now);
 std::optional<Time> deadline(const JobState& state, const JobLive& live, Now now);
 std::optional<Time> deadline(const RankState& state, const RankLive& live, Now now);
@@ -116,6 +117,10 @@ inline constexpr Duration kHostLostAfter = Duration::seconds(3600);
 
 // An order that the agent has not carried out is given again this often: it may have been lost on the way.
 inline constexpr Duration kAskAgainAfter = Duration::seconds(5);
+
+// A job in line is told what is missing at once, then at most this often: while many hosts join or
+// leave, every one of them changes the numbers.
+inline constexpr Duration kTellWaitingAfter = Duration::seconds(5);
 
 template <class... Fs>
 struct Overloaded : Fs... {
