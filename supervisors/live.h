@@ -46,7 +46,7 @@ struct JobLive {
   std::map<RankIndex, RankProgress> progress;
   std::map<HostName, PrepareReport> prepared;  // of the present attempt
   int64_t max_step = -1;                       // in this generation
-  double loss = 0;
+  double loss = std::numeric_limits<double>::quiet_NaN();  // NaN = none was seen
   Time advanced_at;                            // newest progress of any rank
   Time sampled_at;
   Time asked_at;                               // hosts were last asked to prepare again
