@@ -63,6 +63,10 @@ bool blames_a_peer(const std::string& line) {
                      [&](std::string_view sign) { return line.find(sign) != std::string::npos; });
 }
 
+bool left_something(const RankReport& r) {
+  return (r.state == ProcessState::exited || r.state == ProcessState::gone) && r.group_gone_us == 0;
+}
+
 Verdict judge(const RankReport& r) {
   Verdict v;
   if (r.state == ProcessState::never_started) {

@@ -17,6 +17,9 @@ struct Verdict {
 
 Verdict judge(const RankReport& report);
 
+// It has ended, and something that it started may live on: the agent could not end it (D-2).
+bool left_something(const RankReport& report);
+
 // "Connection closed by peer", "Connection reset", an aborted collective ...
 bool blames_a_peer(const std::string& error_line);
 

@@ -63,6 +63,7 @@ void answer_inventory(T& t, HostLive& live, const std::vector<RankReport>& repor
     RankReport report;
     report.key = a.key;
     report.state = rebooted ? ProcessState::gone : ProcessState::unknown;
+    if (rebooted) report.group_gone_us = t.now().time.us;
     report.message = rebooted ? "the host was rebooted" : "the agent has no record of it";
     t.send(rank_of(a.key), in::InventoryReport{t.state().name, report, live.session});
     // An order to start it may be waiting behind this answer. It is over: the agent must not start it now.

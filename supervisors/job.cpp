@@ -70,19 +70,23 @@ void record_slot_ended(T& t, const in::RankStatus& m) {
   ev::SlotEnded ended;
   ended.rank = m.rank;
   ended.incarnation = m.incarnation;
-  ended.lost = m.process == Process::lost;
+  bool given_up = m.process == Process::lost;
+  // Where something of it may still run nothing else is started; its device is given back as dirty
+  // (D-2).
+  ended.lost = given_up || left_something(r);
   ended.ended_by_us = r.ended_by_us;
   ended.exit_code = r.exit_code;
   ended.signal = r.signal;
-  ended.succeeded = !ended.lost && r.state == ProcessState::exited && r.exit_code == 0 && r.signal == 0 &&
-                    !r.ended_by_us;
-  if (ended.lost) {
+  ended.succeeded = !given_up && r.state == ProcessState::exited && r.exit_code == 0 &&
+                    r.signal == 0 && !r.ended_by_us;
+  if (given_up) {
     ended.message = m.why;
   } else if (r.ended_by_us) {
     ended.message = r.forced && !t.state().force_stop ? "did not stop in time: killed" : "stopped on request";
   } else {
     ended.message = ended.succeeded ? "exited with 0" : judge(r).text;
   }
+  if (left_something(r)) ended.message += "; something that it started could not be ended";
   std::string reason = rank_text(t.state(), m.rank) + ": " + ended.message;
   t.record(std::move(ended), std::move(reason));
 }

@@ -1,7 +1,8 @@
 // A rank slot: what its newest incarnation is doing, and what follows from what happens to it.
-// Invariants, F-1, J-3.
+// Invariants, F-1, J-3, D-2.
 #include <algorithm>
 
+#include "supervisors/blame.h"
 #include "supervisors/machines.h"
 
 namespace regrow {
@@ -35,6 +36,7 @@ std::string describe_end(const RankReport& r, bool force) {
   } else if (r.signal != 0) {
     text += ", not by us";
   }
+  if (left_something(r)) text += "; something that it started could not be ended";
   return text;
 }
 
@@ -42,6 +44,8 @@ std::string describe_end(const RankReport& r, bool force) {
 void on_stale(T& t, const HostName& host, const RankReport& report) {
   if (is_final(report.state)) {
     t.effect(fx::Acknowledge{host, report.key});
+    if (left_something(report))
+      return t.ignore("end of an older incarnation that left something behind");
     t.send(EntityId::host(host), in::DetachRank{report.key});
     return t.ignore("end of an older incarnation: its device is free, nothing else changes");
   }
@@ -55,6 +59,13 @@ void on_stale(T& t, const HostName& host, const RankReport& report) {
   stop.reason = "an older incarnation of this slot, or one whose end was reported";
   t.effect(fx::Stop{host, stop});
   t.ignore("a stale incarnation still ran: killed");
+}
+
+// What the newest incarnation had left behind when it ended is not there any more.
+void record_gone(T& t, int64_t gone_us, const std::string& why) {
+  ev::RankExited again{current(t.state()), t.state().report};
+  again.report.group_gone_us = gone_us;
+  t.record(std::move(again), why);
 }
 
 void on_report(T& t, RankLive& live, const HostName& host, const RankReport& report, SessionId session,
@@ -72,7 +83,8 @@ void on_report(T& t, RankLive& live, const HostName& host, const RankReport& rep
   if (is_final(report.state)) {
     if (!is_active(s.process)) {
       t.decision().reissue = true;
-      return t.ignore("its end is known");
+      if (!left_something(s.report) || left_something(report)) return t.ignore("its end is known");
+      return record_gone(t, report.group_gone_us, "what it had left behind is gone");
     }
     return t.record(ev::RankExited{report.key.incarnation, report}, describe_end(report, s.stop.force));
   }
@@ -93,6 +105,7 @@ void on_report(T& t, RankLive& live, const HostName& host, const RankReport& rep
         return t.ignore("not started there yet: asked again");
       }
       if (is_active(s.process)) t.record(ev::RankLost{report.key.incarnation}, report.message);
+      if (left_something(s.report)) record_gone(t, t.now().time.us, report.message);
       return;
     default:
       if (inventory) t.decision().reissue = true;
@@ -201,7 +214,11 @@ std::vector<Action> pending(const RankState& s) {
       actions.push_back(fx::Stop{s.host, s.stop});
       break;
     case Process::exited:
-      actions.push_back(Message{host, in::DetachRank{s.command.key}});
+      if (left_something(s.report)) {
+        actions.push_back(Message{host, in::AttachRank{s.command.key}});
+      } else {
+        actions.push_back(Message{host, in::DetachRank{s.command.key}});
+      }
       actions.push_back(fx::Acknowledge{s.host, s.command.key});
       break;
     case Process::lost:
@@ -242,8 +259,10 @@ void apply(RankState& s, const EventRecord& r) {
                    s.since = r.at;
                  },
                  [&](const ev::RankExited& e) {
-                   s.process = Process::exited;
                    s.report = e.report;
+                   // The second one of an incarnation only says that what it left behind is gone.
+                   if (s.process == Process::exited) return;
+                   s.process = Process::exited;
                    s.since = r.at;
                    remember(s, r);
                  },

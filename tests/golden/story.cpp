@@ -179,6 +179,7 @@ void Story::ended(Host& h, Rank& r, int32_t code, int32_t signal, bool by_us,
                   const std::string& error_line) {
   r.alive = false;
   r.report.state = ProcessState::exited;
+  r.report.group_gone_us = r.report.leader_ended_us = loop_.now().us;
   r.report.exit_code = code;
   r.report.signal = signal;
   r.report.ended_by_us = by_us;

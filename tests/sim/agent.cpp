@@ -5,6 +5,8 @@
 namespace regrow::sim {
 namespace {
 
+constexpr Duration kShimGivesUpAfter = Duration::seconds(30);
+
 bool is_final(ProcessState s) {
   return s == ProcessState::exited || s == ProcessState::never_started || s == ProcessState::gone;
 }
@@ -157,7 +159,7 @@ void SimAgent::heartbeat() {
 void SimAgent::report(Process& p) {
   if (session_.value == 0) return;
   RequestId request = world_.new_request();
-  asked_[request] = {p.key(), p.report.state};
+  asked_[request] = p.report;
   p.told_at = world_.loop.now();
   send_up({EntityId::rank(p.key().job, p.key().rank),
            {},
@@ -169,10 +171,13 @@ void SimAgent::report(Process& p) {
 void SimAgent::on_reply(RequestId request, bool ok) {
   auto it = asked_.find(request);
   if (it == asked_.end()) return;
-  auto [key, state] = it->second;
+  RankReport told = it->second;
   asked_.erase(it);
-  auto p = processes_.find(key);
-  if (ok && p != processes_.end() && p->second.report.state == state) p->second.told = true;
+  auto p = processes_.find(told.key);
+  if (p == processes_.end()) return;
+  const RankReport& now = p->second.report;
+  if (ok && now.state == told.state && now.group_gone_us == told.group_gone_us)
+    p->second.told = true;
 }
 
 void SimAgent::changed(Process& p) {
@@ -200,6 +205,7 @@ void SimAgent::obey(const Effect& effect, Epoch epoch) {
                  [&](const fx::Acknowledge& e) {
                    auto it = processes_.find(e.key);
                    if (it == processes_.end() || !is_final(it->second.report.state)) return;
+                   if (it->second.alive) return;  // its end is to be told once more
                    world_.training.forget(it->second);
                    processes_.erase(it);
                    forgotten_.insert(e.key);
@@ -271,6 +277,14 @@ void SimAgent::end(Process& p, int32_t exit_code, int32_t signal, const std::str
     auto it = processes_.find(key);
     if (life == power_life_ && it != processes_.end() && it->second.alive)
       set_final(it->second, ProcessState::exited);
+  });
+  Time give_up = world_.loop.now() + kShimGivesUpAfter;
+  if (gone <= give_up) return;
+  world_.loop.at(give_up, [this, key = p.key(), life = power_life_] {
+    auto it = processes_.find(key);
+    if (life != power_life_ || it == processes_.end() || !it->second.alive) return;
+    it->second.report.state = ProcessState::exited;  // and something of it is left
+    changed(it->second);
   });
 }
 

@@ -88,7 +88,7 @@ class SimAgent {
   std::map<IncarnationKey, Process> processes_;
   std::set<IncarnationKey> forgotten_;  // acknowledged; never to be started again
   std::map<std::pair<JobId, RankIndex>, Incarnation> highest_;
-  std::map<RequestId, std::pair<IncarnationKey, ProcessState>> asked_;
+  std::map<RequestId, RankReport> asked_;
   std::map<std::tuple<JobId, Generation, uint32_t>, PrepareReport> prepared_;
   Time disturbed_at_;
   Time deaf_until_;

@@ -1,5 +1,6 @@
 #include "tests/sim/checkers.h"
 
+#include "supervisors/blame.h"
 #include "tests/driver/text.h"
 
 namespace regrow::sim {
@@ -26,7 +27,11 @@ void DurableIndex::add(const EventRecord& r) {
                    newest[{e.command.key.job, e.command.key.rank}] = e.command.key.incarnation;
                  },
                  [&](const ev::RankStopping& e) { stopping.insert(key_of(r, e.incarnation)); },
-                 [&](const ev::RankExited& e) { exited.insert(key_of(r, e.incarnation)); },
+                 [&](const ev::RankExited& e) {
+                   exited.insert(key_of(r, e.incarnation));
+                   if (regrow::left_something(e.report))
+                     left_something.insert(key_of(r, e.incarnation));
+                 },
                  [&](const ev::RankLost& e) { lost.insert(key_of(r, e.incarnation)); },
                  [&](const ev::RankDoomed& e) { doomed.insert(e.key); },
                  [&](const ev::JobAccepted& e) { accepted.insert(e.job); },

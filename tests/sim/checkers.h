@@ -14,6 +14,7 @@ namespace regrow::sim {
 // states.
 struct DurableIndex {
   std::set<IncarnationKey> spawning, stopping, exited, lost, doomed;
+  std::set<IncarnationKey> left_something;  // exited, and not known to be gone at first
   std::map<std::pair<JobId, RankIndex>, Incarnation> newest;
   std::map<JobId, uint32_t> prepare_attempt;
   std::set<JobId> accepted;

@@ -51,6 +51,7 @@ TEST_CASE("every rule holds in seeded runs of whole clusters", "[seeds]") {
   // The rare branches were really there.
   for (const char* name : {"crash lost events",
                            "dirty lease",
+                           "something left behind",
                            "slot lost",
                            "stale incarnation stopped",
                            "doomed incarnation killed",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "supervisors/blame.h"
 #include "tests/driver/text.h"
 
 namespace regrow::sim {
@@ -290,6 +291,8 @@ void World::appended(const EventRecord& r) {
     complete_at_plan_[*r.entity.job_id()] = training_.newest_complete(*r.entity.job_id());
   if (auto* e = std::get_if<ev::DevicesGranted>(&r.event); e != nullptr && !e->dirty.empty())
     mark("dirty lease");
+  if (auto* e = std::get_if<ev::RankExited>(&r.event); e != nullptr && left_something(e->report))
+    mark("something left behind");
   if (auto* e = std::get_if<ev::SlotEnded>(&r.event); e != nullptr && e->lost) mark("slot lost");
   if (r.reason.find("superseded") != std::string::npos) mark("superseded");
   if (on_appended) on_appended(r);

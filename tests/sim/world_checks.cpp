@@ -69,7 +69,8 @@ void World::check_start(SimAgent& agent, const Process& p) {
   for (auto& a : agents_) {
     for (const auto& [k, other] : a->processes()) {
       if (!other.alive || k == key) continue;
-      if (member && k.job == key.job && k.rank == key.rank && durable_.lost.count(k) == 0)
+      bool over = durable_.lost.count(k) != 0 || durable_.left_something.count(k) != 0;
+      if (member && k.job == key.job && k.rank == key.rank && !over)
         throw Violation("R-1 " + who + " starts while incarnation " +
                         std::to_string(k.incarnation.value) + " lives on " + a->name().value);
       if (a.get() != &agent) continue;

@@ -247,6 +247,62 @@ TEST_CASE("a silent agent is not a hung rank while the others make steps", "[job
   CHECK(job.state().incidents[0].failure_class == FailureClass::hang);
 }
 
+TEST_CASE("a rank that left something behind starts elsewhere, and its device is dirty",
+          "[job]") {  // D-2
+  Job job;
+  job.run(2);
+  RankReport left = report(ProcessState::exited, 1, 1, 0, 9);
+  left.group_gone_us = 0;
+  job.status(1, Process::exited, left);
+  job.exits(0, 0, 15, true);
+  const JobState& s = job.state();
+  CHECK(s.stage == Stage::placing);
+  CHECK(s.wanted == std::vector<RankIndex>{{1}});
+  CHECK(s.wanted_dirty == std::vector<RankIndex>{{1}});
+  CHECK(s.incidents.at(0).failure_class == FailureClass::killed);  // judged by its own end
+}
+
+TEST_CASE("a job whose rank succeeded and left something behind completes; the device is dirty",
+          "[job]") {  // D-2
+  Job job;
+  job.run(2);
+  job.exits(0, 0, 0);
+  RankReport left = report(ProcessState::exited, 1, 1);
+  left.group_gone_us = 0;
+  Outbox out =
+      job.give(in::RankStatus{{1}, {1}, job.state().generation, Process::exited, left, ""});
+  CHECK(job.state().phase == Phase::completed);
+  auto released = messages_of<in::ReleaseDevices>(out);
+  REQUIRE(released.size() == 1);
+  CHECK(released[0].dirty == std::vector<RankIndex>{{1}});
+}
+
+TEST_CASE("a job tells what it waits for, or that no host could ever take it", "[job]") {
+  Job job;
+  job.give(in::CreateJob{spec_of(1), "uid:1000"});
+  job.give(in::GrantDelayed{1, "needs 1 sim device for 1 rank, 0 free"});
+  CHECK(job.state().phase_reason == "waits for devices: needs 1 sim device for 1 rank, 0 free");
+  std::string never = "no host has 16 sim devices, as each rank needs; the largest, h1, has 2";
+  CHECK_FALSE(job.give(in::GrantDelayed{1, never}).records.empty());
+  CHECK(job.state().phase_reason == never);
+  CHECK(job.give(in::GrantDelayed{1, never}).records.empty());
+}
+
+TEST_CASE("nobody printed a loss: none is journaled", "[job]") {
+  Job job;
+  job.run(1);
+  ProgressReport p;
+  p.key = key(0, 1);
+  p.step = 4;
+  p.loss = NAN;
+  job.give(in::Progress{p});
+  job.pass(40);
+  p.step = 5;
+  job.give(in::Progress{p});
+  REQUIRE(job.state().progress.step == 5);
+  CHECK(std::isnan(job.state().progress.loss));
+}
+
 TEST_CASE("operators win over recovery, and are told what is not possible", "[job]") {  // O-1
   Job job;
   job.run(2);

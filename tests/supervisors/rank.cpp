@@ -130,3 +130,55 @@ TEST_CASE("a start over a living incarnation gives that up first", "[rank]") {
   CHECK(std::holds_alternative<ev::RankLost>(out.records[0].event));
   CHECK(messages_of<in::DoomRank>(out).size() == 1);
 }
+
+TEST_CASE("what an ended rank left behind holds its device until it is gone", "[rank]") {  // D-2
+  Slot3 slot;
+  slot.give(in::RankStart{spawn(3, 1), h1});
+  RankReport left = report(ProcessState::exited, 3, 1, 0, 9);
+  left.group_gone_us = 0;
+  Outbox out = slot.give(in::AgentReport{h1, left, {}});
+  const auto* exited = only_event<ev::RankExited>(out);
+  REQUIRE(exited != nullptr);
+  CHECK(out.records[0].reason.find("could not be ended") != std::string::npos);
+  CHECK(effects_of<fx::Acknowledge>(out).size() == 1);
+  CHECK(messages_of<in::DetachRank>(out).empty());
+  // Said again: nothing new, and still nothing is given back.
+  out = slot.give(in::InventoryReport{h1, left, {}});
+  CHECK(out.records.empty());
+  CHECK(messages_of<in::DetachRank>(out).empty());
+  RankReport gone = left;
+  gone.group_gone_us = 77;
+  out = slot.give(in::AgentReport{h1, gone, {}});
+  REQUIRE(only_event<ev::RankExited>(out) != nullptr);
+  CHECK(messages_of<in::DetachRank>(out).size() == 1);
+  CHECK(effects_of<fx::Acknowledge>(out).size() == 1);
+  CHECK(slot.give(in::AgentReport{h1, gone, {}}).records.empty());
+  CHECK(std::get<RankState>(slot.host.state()).past.size() == 1);
+}
+
+TEST_CASE("what an older incarnation left behind stays with its host until it is gone",
+          "[rank]") {  // D-2
+  Slot3 slot;
+  slot.give(in::RankStart{spawn(3, 1), h1});
+  RankReport left = report(ProcessState::gone, 3, 1);
+  left.group_gone_us = 0;
+  slot.give(in::AgentReport{h1, left, {}});
+  slot.give(in::RankStart{spawn(3, 2), h2});
+  Outbox out = slot.give(in::AgentReport{h1, left, {}});
+  CHECK(effects_of<fx::Acknowledge>(out).size() == 1);
+  CHECK(messages_of<in::DetachRank>(out).empty());
+  left.group_gone_us = 77;
+  out = slot.give(in::AgentReport{h1, left, {}});
+  CHECK(messages_of<in::DetachRank>(out).size() == 1);
+  CHECK(slot.process() == Process::spawning);
+}
+
+TEST_CASE("an agent without a record of what was left behind ends the wait for it", "[rank]") {
+  Slot3 slot;
+  slot.give(in::RankStart{spawn(3, 1), h1});
+  RankReport left = report(ProcessState::exited, 3, 1);
+  left.group_gone_us = 0;
+  slot.give(in::AgentReport{h1, left, {7}});
+  Outbox out = slot.give(in::InventoryReport{h1, report(ProcessState::unknown, 3, 1), {8}});
+  CHECK(messages_of<in::DetachRank>(out).size() == 1);
+}

@@ -33,6 +33,7 @@ inline RankReport report(ProcessState state, uint32_t rank, uint32_t incarnation
   r.state = state;
   r.exit_code = code;
   r.signal = signal;
+  r.group_gone_us = 1;
   return r;
 }
 
