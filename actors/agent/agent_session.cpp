@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "actors/agent/leftovers.h"
 #include "actors/log.h"
 #include "devices/device_tree.h"
 
@@ -147,13 +148,16 @@ void AgentSession::obey(const Spawn& spawn) {
 
 void AgentSession::obey(const SignalRank& command) {
   RankReport now = runner_.query(command.key);
-  if (now.state == ProcessState::running && now.pid != 0)
-    kill(static_cast<pid_t>(now.pid), command.signal);
+  bool runs = now.state == ProcessState::running && now.pid != 0 &&
+              read_process_stat(now.pid).start_time == now.start_time;
+  if (!runs) return log_warning("no signal sent, it does not run: " + describe(now));
+  kill(static_cast<pid_t>(now.pid), command.signal);
 }
 
 void AgentSession::obey(const StopCommand& command) {
   RankReport now = runner_.stop(command);
-  if (!is_alive(now)) report_rank(now);  // else its end will be reported
+  // One that lives will report its end, and one whose end is acknowledged has reported it.
+  if (!is_alive(now) && !runner_.acknowledged(command.key)) report_rank(now);
 }
 
 void AgentSession::obey(const PrepareCommand& command) {

@@ -214,6 +214,15 @@ std::string encode_exit_file(const RankReport& report) {
   return bytes + report.last_words;
 }
 
+std::string with_group_gone(const std::string& bytes, int64_t gone_us) {
+  // The header comes before anything that the rank itself wrote.
+  const std::string unknown = "\ngroup_gone_us 0\n";
+  size_t at = bytes.find(unknown);
+  if (at == std::string::npos) return bytes;
+  std::string line = "\ngroup_gone_us " + std::to_string(gone_us) + "\n";
+  return bytes.substr(0, at) + line + bytes.substr(at + unknown.size());
+}
+
 void apply_exit(const ExitRecord& exit, RankReport& report) {
   auto number = [&exit](std::string_view key, auto& out) {
     auto found = exit.values.find(key);

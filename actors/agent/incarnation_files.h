@@ -65,6 +65,8 @@ struct ExitRecord {
 };
 std::optional<ExitRecord> decode_exit_file(std::string_view bytes);
 std::string encode_exit_file(const RankReport& report);
+// The same exit file, of a rank that had left something behind which is gone since `gone_us`.
+std::string with_group_gone(const std::string& bytes, int64_t gone_us);
 
 // Puts what the exit file says, and what follows from the last words, into `report`. Keeps its key
 // and last_step.

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "actors/agent/leftovers.h"
+#include "supervisors/blame.h"
 
 namespace regrow {
 namespace {
@@ -73,14 +74,11 @@ RankReport RankRunner::stop(const StopCommand& command) {
   Entry* entry = find(command.key);
   if (entry == nullptr) {
     RankReport report = query(command.key);
+    if (report.state != ProcessState::unknown) return report;
     // Whoever stops what never came must not see it come later (F-1): that is its end.
-    if (report.state == ProcessState::unknown) {
-      record_.raise(command.key.job, command.key.rank, command.key.incarnation);
-      report.state = ProcessState::never_started;
-      report.ended_by_us = true;
-      report.message = "stopped before it was started here";
-    }
-    return report;
+    if (command.key.incarnation > record_.highest(command.key.job, command.key.rank))
+      return burn(command.key, "stopped before it was started here");
+    return end_unknown(command.key, true, "nothing is known here of how it ended");
   }
   if (entry->stage == Stage::final || entry->stage == Stage::cleaning) return entry->report;
   std::string packet = "kill";
@@ -166,11 +164,17 @@ void RankRunner::acknowledge(const IncarnationKey& key) {
   Entry* entry = find(key);
   if (entry == nullptr || entry->stage != Stage::final) return;
   replace_file(directory_of(key) + kAcknowledged, "");
+  entry->acknowledged = true;
+  if (left_something(entry->report)) return;
   // The shim wipes it, unless somebody was quicker to end the shim.
-  if (entry->report.group_gone_us != 0 && file_exists(entry->start.temporary_directory))
-    remove_temporary(*entry);
+  if (file_exists(entry->start.temporary_directory)) remove_temporary(*entry);
   entries_.erase(key);
   forget_old(key.job, key.rank);
+}
+
+bool RankRunner::acknowledged(const IncarnationKey& key) {
+  Entry* entry = find(key);
+  return entry != nullptr && entry->acknowledged;
 }
 
 // Keeps the newest acknowledged incarnations of a slot.
@@ -181,7 +185,8 @@ void RankRunner::forget_old(JobId job, RankIndex rank) {
   for (fs::directory_iterator at(ranks_directory_ + "/" + job_name, error), end;
        !error && at != end; at.increment(error)) {
     auto key = parse_incarnation_path(job_name, at->path().filename().string());
-    if (key && key->rank == rank && file_exists(at->path().string() + kAcknowledged)) {
+    bool over = key && key->rank == rank && find(*key) == nullptr;
+    if (over && file_exists(at->path().string() + kAcknowledged)) {
       acknowledged.push_back(key->incarnation);
     }
   }
@@ -199,6 +204,9 @@ void RankRunner::forget_oldest() {
        job.increment(error)) {
     std::error_code inner;
     for (fs::directory_iterator at(job->path(), inner); !inner && at != end; at.increment(inner)) {
+      auto key =
+          parse_incarnation_path(job->path().filename().string(), at->path().filename().string());
+      if (key && find(*key) != nullptr) continue;
       auto time = fs::last_write_time(at->path().string() + kAcknowledged, inner);
       if (!inner) acknowledged.emplace_back(time, at->path());
       inner.clear();

@@ -12,7 +12,9 @@
 //   settling   a directory without an exit file: is there a shim? (exit file? connect? lock?)
 //   connected  the shim tells us what happens
 //   cleaning   the shim is dead: ending what it left, then the exit file is ours to write
-//   final      reported until acknowledge()
+//   final      reported until acknowledge(); what it left behind is killed until it is gone, and
+//   then
+//              its end is reported once more
 #pragma once
 
 #include <kj/async-unix.h>
@@ -81,6 +83,8 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
 
   // The final report is durable elsewhere. Files stay for a while, for logs.
   void acknowledge(const IncarnationKey& key);
+  // Its end is, and something that it left behind is not gone yet.
+  bool acknowledged(const IncarnationKey& key);
 
   kj::Promise<PrepareReport> prepare(PrepareCommand command);
   LogChunk read_log(const LogQuery& query) const;
@@ -101,8 +105,10 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
     std::string pending_stop;  // said when connected
     bool stop_sent = false;
     bool voided = false;  // by a reboot
-    Fd lock;              // ours while cleaning
-    pid_t shim_pid = 0;   // our child, if we started it
+    bool acknowledged = false;
+    uint32_t leftover_scans = 0;
+    Fd lock;             // ours while cleaning
+    pid_t shim_pid = 0;  // our child, if we started it
     int64_t cleaning_since_us = 0;
   };
   struct User {
@@ -134,6 +140,9 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
   void on_packet(Entry& entry, std::string_view packet);
   void send(Entry& entry, const std::string& packet);
   bool finish_from_file(Entry& entry);
+  void become_final(Entry& entry);
+  void end_leftovers_later(Entry& entry);
+  void end_leftovers(const IncarnationKey& key);
   void begin_cleaning(Entry& entry);
   void clean(const IncarnationKey& key);
   void finish_cleaned(Entry& entry, const std::string& trouble);

@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "actors/agent/child_process.h"
+#include "actors/agent/leftovers.h"
 #include "actors/agent/rank_environment.h"
 #include "actors/agent/rank_runner.h"
 
@@ -51,27 +52,26 @@ RankReport RankRunner::spawn(const SpawnCommand& command, const JobSpec& spec) {
   if (Entry* known = find(key)) return known->report;
   std::string directory = directory_of(key);
   if (file_exists(directory)) return query(key);  // acknowledged long ago
-  RankReport refused;
-  refused.key = key;
   Incarnation highest = record_.highest(key.job, key.rank);
   if (key.incarnation <= highest) {
     // A final answer: it will never run here, and whoever asked must not wait for it.
-    refused.state = ProcessState::never_started;
-    refused.message = "refused " + describe(key) + ": incarnation " +
-                      std::to_string(highest.value) + " of that rank was here already (F-1)";
-    return refused;
+    return end_unknown(key, false,
+                       "refused " + describe(key) + ": incarnation " +
+                           std::to_string(highest.value) + " of that rank was here already (F-1)");
   }
   // The gate: whoever makes the directory may start the rank, once.
   std::string problem = make_directories(ranks_directory_ + "/" + std::to_string(key.job.value));
   if (problem.empty() && mkdir(directory.c_str(), 0711) != 0) {
     problem = "cannot make " + directory + ": " + strerror(errno);
   }
+  record_.raise(key.job, key.rank, key.incarnation);  // a refusal is final as well
   if (!problem.empty()) {
+    RankReport refused;
+    refused.key = key;
     refused.state = ProcessState::never_started;
     refused.message = problem;
     return refused;
   }
-  record_.raise(key.job, key.rank, key.incarnation);
   Entry& entry = *(entries_[key] = std::make_unique<Entry>());
   entry.report.key = key;
   entry.report.state = ProcessState::starting;
@@ -160,6 +160,33 @@ RankReport RankRunner::never_started(Entry& entry, const std::string& why) {
   replace_file(directory_of(entry.report.key) + "/exit", encode_exit_file(entry.report), 0644,
                true);
   remove_temporary(entry);
+  return entry.report;
+}
+
+// It never came, and it will not come any more.
+RankReport RankRunner::burn(const IncarnationKey& key, const std::string& why) {
+  record_.raise(key.job, key.rank, key.incarnation);
+  make_directories(directory_of(key));
+  Entry& entry = *(entries_[key] = std::make_unique<Entry>());
+  entry.report.key = key;
+  entry.report.ended_by_us = true;
+  return never_started(entry, why);
+}
+
+// It or a later one was here, and nothing is known of it: whatever carries its mark is ended.
+RankReport RankRunner::end_unknown(const IncarnationKey& key, bool asked_for,
+                                   const std::string& why) {
+  make_directories(directory_of(key));
+  Entry& entry = *(entries_[key] = std::make_unique<Entry>());
+  entry.report.key = key;
+  entry.report.state = ProcessState::gone;
+  entry.report.ended_by_us = asked_for;
+  entry.report.message = why;
+  if (kill_leftovers(incarnation_marker(options_.uid, key), 0, 0).found == 0)
+    entry.report.group_gone_us = wall_clock_us();
+  entry.stage = Stage::final;
+  replace_file(directory_of(key) + "/exit", encode_exit_file(entry.report), 0644, true);
+  end_leftovers_later(entry);
   return entry.report;
 }
 

@@ -16,6 +16,7 @@
 #include "actors/agent/leftovers.h"
 #include "actors/agent/rank_environment.h"
 #include "actors/agent/rank_runner.h"
+#include "supervisors/blame.h"
 
 namespace regrow {
 namespace {
@@ -57,8 +58,10 @@ void RankRunner::adopt_all(bool rebooted) {
           parse_incarnation_path(job->path().filename().string(), at->path().filename().string());
       if (!key) continue;
       record_.raise(key->job, key->rank, key->incarnation);
-      if (file_exists(at->path().string() + "/acknowledged")) continue;
+      bool acknowledged = file_exists(at->path().string() + "/acknowledged");
+      if (acknowledged && !left_something(query(*key))) continue;
       Entry& entry = load(*key);
+      entry.acknowledged = acknowledged;
       entry.voided = rebooted;
       settle(entry);
       if (rebooted && entry.stage == Stage::connected) send(entry, "kill");
@@ -205,10 +208,44 @@ bool RankRunner::finish_from_file(Entry& entry) {
     entry.report.last_step = entry.follower->step();
   }
   entry.connection = nullptr;
-  entry.stage = Stage::final;
   if (entry.shim_pid != 0) reap_later(entry.shim_pid);
-  changed(entry);
+  become_final(entry);
   return true;
+}
+
+void RankRunner::become_final(Entry& entry) {
+  entry.stage = Stage::final;
+  changed(entry);
+  end_leftovers_later(entry);
+}
+
+// At once at first, then less and less often: what does not die may take hours.
+void RankRunner::end_leftovers_later(Entry& entry) {
+  if (!left_something(entry.report)) return;
+  int64_t pause_ms = std::min<int64_t>(10ll << std::min(entry.leftover_scans++, 20u), 5000);
+  tasks_.add(timer_.afterDelay(pause_ms * kj::MILLISECONDS).then([this, key = entry.report.key] {
+    end_leftovers(key);
+  }));
+}
+
+void RankRunner::end_leftovers(const IncarnationKey& key) {
+  Entry* entry = find(key);
+  if (entry == nullptr || entry->stage != Stage::final || !left_something(entry->report)) return;
+  RankReport& report = entry->report;
+  LeftoverScan scan =
+      kill_leftovers(incarnation_marker(options_.uid, key), entry->voided ? 0 : report.pid,
+                     entry->voided ? 0 : report.start_time);
+  if (scan.found > 0) return end_leftovers_later(*entry);
+  report.group_gone_us = wall_clock_us();
+  // The next agent must not take the news for told: first it is not acknowledged any more.
+  std::string directory = directory_of(key);
+  unlink((directory + "/acknowledged").c_str());
+  entry->acknowledged = false;
+  auto bytes = read_file(directory + "/exit");
+  if (bytes)
+    replace_file(directory + "/exit", with_group_gone(*bytes, report.group_gone_us), 0644, true);
+  remove_temporary(*entry);
+  if (on_report_) on_report_(report);
 }
 
 void RankRunner::begin_cleaning(Entry& entry) {
@@ -236,7 +273,8 @@ void RankRunner::clean(const IncarnationKey& key) {
 
 void RankRunner::finish_cleaned(Entry& entry, const std::string& trouble) {
   RankReport& report = entry.report;
-  bool ran = report.pid != 0;
+  // Where something carries its mark it was started, whatever is known of it.
+  bool ran = report.pid != 0 || !trouble.empty();
   report.state = ran ? ProcessState::gone : ProcessState::never_started;
   report.ended_by_us = entry.stop_sent;
   report.message = entry.voided ? "the host was restarted"
@@ -256,10 +294,7 @@ void RankRunner::finish_cleaned(Entry& entry, const std::string& trouble) {
   replace_file(directory + "/exit", encode_exit_file(report), 0644, true);
   entry.lock = Fd();
   remove_temporary(entry);
-  if (!finish_from_file(entry)) {  // could not be written: final all the same
-    entry.stage = Stage::final;
-    changed(entry);
-  }
+  if (!finish_from_file(entry)) become_final(entry);  // could not be written: final all the same
 }
 
 void RankRunner::changed(Entry& entry) {

@@ -1,10 +1,13 @@
 // What survives the agent, what a new one makes of it, and what it refuses: F-1, F-2, R-2.
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 
+#include "actors/agent/child_process.h"
+#include "actors/agent/rank_environment.h"
 #include "tests/agent/support.h"
 #include "tests/catch.h"
 
@@ -97,14 +100,14 @@ TEST_CASE("F-1: an incarnation below the highest seen is refused, also by the ne
   world.wait_final(world.spawn_shell("exit 0", 0, 4));
   world.spec.command = {"/bin/sh", "-c", "touch ran"};
   RankReport refused = world.spawn(world.command(0, 3));
-  CHECK(refused.state == ProcessState::never_started);
+  CHECK(refused.state == ProcessState::gone);
   CHECK(refused.message ==
         "refused rank/7/0 incarnation 3: incarnation 4 of that rank was here already (F-1)");
   world.drop_runner();
   std::filesystem::remove_all(world.options.run_directory);  // as a reboot does to /run
   world.start_runner();
-  CHECK(world.spawn(world.command(0, 3)).state == ProcessState::never_started);
-  CHECK(world.spawn(world.command(0, 4)).state == ProcessState::never_started);
+  CHECK(world.spawn(world.command(0, 3)).state == ProcessState::gone);
+  CHECK(world.spawn(world.command(0, 4)).state == ProcessState::gone);
   CHECK(world.spawn(world.command(0, 5)).state == ProcessState::starting);
   CHECK(world.spawn(world.command(1, 1)).state == ProcessState::starting);  // another slot
 }
@@ -116,6 +119,94 @@ TEST_CASE("who stopped what never came will not see it come later") {
   CHECK(world.runner->stop(stop).state == ProcessState::never_started);
   world.spec.command = {"/bin/true"};
   CHECK(world.spawn(world.command(0, 2)).state == ProcessState::never_started);
+}
+
+TEST_CASE("the end of what never came is told until it is acknowledged, then never again") {
+  World world;
+  StopCommand stop;
+  stop.key = world.command(0, 2).key;
+  CHECK(world.runner->stop(stop).ended_by_us);
+  world.restart_runner();
+  REQUIRE(world.runner->inventory().size() == 1);
+  CHECK(world.runner->inventory()[0].state == ProcessState::never_started);
+  CHECK(world.runner->inventory()[0].ended_by_us);
+  world.runner->acknowledge(stop.key);
+  CHECK(world.runner->inventory().empty());
+  world.restart_runner();
+  CHECK(world.runner->inventory().empty());
+}
+
+TEST_CASE("a rank whose directory is lost is ended by its mark, and is gone, not never started") {
+  World world;
+  auto key = world.spawn_shell("setsid sleep 1000 & echo $! > helper; wait");
+  world.wait_running(key);
+  std::string file = world.directory.path() + "/helper";
+  REQUIRE(world.wait_until([&] { return read_text(file).ends_with('\n'); }));
+  uint64_t helper = std::stoull(read_text(file));
+  world.drop_runner();
+  kill(static_cast<pid_t>(shim_of(world, key)), SIGKILL);
+  std::filesystem::remove_all(world.options.run_directory);
+  world.start_runner();
+  CHECK(world.runner->inventory().empty());
+  StopCommand stop;
+  stop.key = key;
+  RankReport end = world.runner->stop(stop);
+  CHECK(end.state == ProcessState::gone);
+  CHECK(end.group_gone_us == 0);  // just killed; whether it died is not known yet
+  CHECK(end.message == "nothing is known here of how it ended");
+  REQUIRE(world.wait_until([&] { return world.runner->query(key).group_gone_us != 0; }));
+  CHECK_FALSE(alive(helper));
+  REQUIRE_FALSE(world.reports.empty());
+  CHECK(world.reports.back().group_gone_us != 0);
+}
+
+// What a shim leaves that could not end everything: an exit file that says so, and a process that
+// carries the incarnation's mark.
+struct Leftover {
+  Leftover(World& world, const IncarnationKey& key, bool acknowledged) {
+    RankReport end;
+    end.key = key;
+    end.state = ProcessState::exited;
+    end.signal = 9;
+    end.last_words = "\ngroup_gone_us 0\n";  // what a rank prints is left as it is
+    write_file(world.directory_of(key) + "/exit", encode_exit_file(end));
+    if (acknowledged) write_file(world.directory_of(key) + "/acknowledged", "");
+    ChildSpec child;
+    child.arguments = {"/bin/sleep", "1000"};
+    child.environment = {"REGROW_INCARNATION=" + incarnation_marker(world.options.uid, key)};
+    pid = static_cast<uint64_t>(spawn_child(child));
+  }
+  ~Leftover() {
+    kill(static_cast<pid_t>(pid), SIGKILL);
+    waitpid(static_cast<pid_t>(pid), nullptr, 0);
+  }
+  uint64_t pid;
+};
+
+TEST_CASE("what an ended rank left behind is ended later, and that is reported once more") {  // D-2
+  World world;
+  world.drop_runner();
+  IncarnationKey key = world.command(2, 5).key;
+  bool acknowledged = GENERATE(false, true);  // by a controller, before this agent began
+  Leftover leftover(world, key, acknowledged);
+  world.start_runner();
+  REQUIRE(world.runner->inventory().size() == 1);
+  CHECK(world.runner->inventory()[0].group_gone_us == 0);
+  CHECK(world.runner->acknowledged(key) == acknowledged);
+  world.runner->acknowledge(key);
+  REQUIRE(world.runner->inventory().size() == 1);  // its device is not free
+  REQUIRE(world.wait_until([&] { return !world.reports.empty(); }));
+  CHECK(world.reports.back().key == key);
+  CHECK(world.reports.back().signal == 9);
+  CHECK(world.reports.back().group_gone_us > 0);
+  CHECK_FALSE(alive(leftover.pid));
+  world.restart_runner();  // which tells it again: nobody has acknowledged it
+  REQUIRE(world.runner->inventory().size() == 1);
+  CHECK(world.runner->inventory()[0].group_gone_us > 0);
+  CHECK(world.runner->inventory()[0].last_words == "\ngroup_gone_us 0\n");
+  world.runner->acknowledge(key);
+  world.restart_runner();
+  CHECK(world.runner->inventory().empty());
 }
 
 TEST_CASE("a shim that is killed: the rank and all it started are ended, the rank is gone") {
@@ -158,7 +249,7 @@ TEST_CASE(
   RankReport end = world.wait_final(key);
   CHECK(end.state == ProcessState::never_started);
   CHECK(end.message == "the agent died before regrow-shim could start the rank");
-  CHECK(world.spawn(world.command(3, 8)).state == ProcessState::never_started);
+  CHECK(world.spawn(world.command(3, 8)).state == ProcessState::gone);
 
   StartSettings start;
   start.arguments = {"/usr/bin/touch", world.directory.path() + "/ran"};
