@@ -128,6 +128,15 @@ void add_program_rows(std::vector<SchemaRow>& rows) {
         .doc = "Python modules that `interpreter` must be able to import; checked before anything "
                "starts.",
         .store = REGROW_STORE(spec.requires_modules = value.list)},
+       {.path = "rendezvous",
+        .kind = Kind::choice,
+        .default_text = "rank_zero",
+        .choices = "rank_zero|store",
+        .doc = "Where the ranks meet: at a port that rank 0's own script opens, or in a "
+               "torch.distributed store that regrow runs beside rank 0 with `interpreter`. The store "
+               "is up before the ranks and stays up over restarts, which saves them a second of "
+               "waiting. For scripts that use `init_process_group` with env://.",
+        .store = REGROW_STORE(spec.rendezvous = enum_of<Rendezvous>(value))},
        {.path = "working_directory",
         .kind = Kind::directory,
         .default_text = ".",

@@ -211,6 +211,10 @@ class Validator {
            "needs `interpreter`, which is asked whether it can import them",
            "interpreter: /usr/bin/python3");
     }
+    if (spec_.rendezvous == Rendezvous::store && mentioned_.count("interpreter") == 0) {
+      fail(mentioned_["rendezvous"], "rendezvous", "a store needs `interpreter`, which runs it",
+           "interpreter: /usr/bin/python3");
+    }
     if (good("interpreter") && good("command") &&
         base_name(spec_.command[0]) == base_name(spec_.interpreter)) {
       fail(good_["command"], "command[0]",

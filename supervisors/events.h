@@ -319,8 +319,9 @@ struct GenerationStarted {
   std::string master_address;
   uint32_t master_port = 0;
   std::vector<std::string> rejected;  // checkpoints not chosen, and why
+  bool store = false;                 // the generation meets in a store that regrow runs
   REGROW_FIELDS(GenerationStarted, generation, resume_step, resume_path, master_address, master_port,
-                rejected)
+                rejected, store)
 };
 
 struct SlotRunning {

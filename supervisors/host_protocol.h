@@ -48,9 +48,10 @@ struct SpawnCommand {
   int64_t resume_step = -1;       // -1 = from the beginning
   std::string resume_path;        // empty = from the beginning
   uint32_t restart_count = 0;     // for TORCHELASTIC_RESTART_COUNT
+  bool store = false;             // the master port is that of a store that regrow runs
   REGROW_FIELDS(SpawnCommand, key, generation, group, world_size, local_rank, local_world_size, group_rank,
                 group_world_size, devices, master_address, master_port, resume_step, resume_path,
-                restart_count)
+                restart_count, store)
 };
 
 // End one incarnation. Polite: the recipe's stop signal to the leader (or group), KILL to everything the
@@ -121,8 +122,11 @@ struct PrepareCommand {
   std::string interpreter;     // with `modules`: check that it can import them
   std::vector<std::string> modules;
   std::vector<EnvVar> environment;  // the recipe's: PYTHONPATH decides what can be imported
+  bool want_store = false;     // rank 0 lives here and the rendezvous is a store that the agent runs
+  uint32_t uid = 0;            // the store runs as this user
+  uint32_t gid = 0;
   REGROW_FIELDS(PrepareCommand, job, generation, attempt, world_size, checkpoint, want_port, avoid_ports,
-                interpreter, modules, environment)
+                interpreter, modules, environment, want_store, uid, gid)
 };
 
 // One candidate found on disk. `shards` lists the ranks whose shard is there and whole.
@@ -144,7 +148,9 @@ struct PrepareReport {
   std::string address;         // where other hosts reach this one
   uint32_t port = 0;           // 0 = none asked for
   std::vector<CheckpointFound> checkpoints;  // newest step first, at most 16
-  REGROW_FIELDS(PrepareReport, job, generation, attempt, error, address, port, checkpoints)
+  bool store = false;          // `port` is that of a store which runs; else rank 0 hosts the rendezvous
+  std::string no_store;        // why not, if one was wanted
+  REGROW_FIELDS(PrepareReport, job, generation, attempt, error, address, port, checkpoints, store, no_store)
 };
 
 struct DeviceReport {

@@ -113,6 +113,7 @@ void apply_started(JobState& s, const ev::GenerationStarted& e, const EventRecor
   s.rejected_checkpoints = e.rejected;
   s.master_address = e.master_address;
   s.master_port = e.master_port;
+  s.store = e.store;
   if (e.resume_step > s.best_checkpoint) {
     s.best_checkpoint = e.resume_step;
     s.without_progress = 0;
@@ -213,6 +214,9 @@ void want_prepare(const JobState& s, std::vector<Action>& actions) {
     c.interpreter = s.spec.interpreter;
     c.modules = s.spec.requires_modules;
     c.environment = s.spec.environment;
+    c.want_store = c.want_port && s.spec.rendezvous == Rendezvous::store;
+    c.uid = s.spec.uid;
+    c.gid = s.spec.gid;
     actions.push_back(fx::Prepare{host, c});
   }
 }

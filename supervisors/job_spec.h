@@ -23,6 +23,10 @@ REGROW_ENUM(StorageKind, shared, host_local)
 REGROW_ENUM(StopScope, leader, group)
 REGROW_ENUM(SuccessRule, all_ranks, rank_zero)
 
+// Who hosts the rendezvous: rank 0 of the script, on the port it is given; or a store that regrow runs beside
+// rank 0, which outlives restarts (torch.distributed's own TCPStore).
+REGROW_ENUM(Rendezvous, rank_zero, store)
+
 // Why a rank was lost; each class has its own restart intensity.
 //   program        exit code != 0, or a signal that programs give themselves (SEGV, ABRT, BUS, FPE, ILL)
 //   killed         a signal from outside that we did not send
@@ -123,10 +127,11 @@ struct JobSpec {
   LogLimits logs;
   uint32_t uid = 0;                    // ranks run as this user
   uint32_t gid = 0;
+  Rendezvous rendezvous = Rendezvous::rank_zero;
   REGROW_FIELDS(JobSpec, name, ranks, groups, spares, ranks_per_host, devices, interpreter, command,
                 requires_modules, working_directory, environment, nofile, checkpoint, recovery, intensity,
                 max_without_progress, healthy_for, backoff, success, timeouts, stop_signal, stop_scope,
-                progress_pattern, total_steps, logs, uid, gid)
+                progress_pattern, total_steps, logs, uid, gid, rendezvous)
 };
 
 }  // namespace regrow

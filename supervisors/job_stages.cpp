@@ -148,9 +148,10 @@ bool leave_preparing(T& t, JobLive& live) {
   ResumePoint resume = choose_resume_point(s.spec.checkpoint, host_of_rank, reports);
   const PrepareReport& rendezvous = live.prepared.at(first);
   ev::GenerationStarted started{s.generation, resume.step, resume.path, rendezvous.address, rendezvous.port,
-                                resume.rejected};
+                                resume.rejected, rendezvous.store};
   std::string from = resume.step >= 0 ? "from step " + std::to_string(resume.step) : "from the beginning";
   for (const std::string& no : resume.rejected) from += "; " + no;
+  if (!rendezvous.no_store.empty()) from += "; rank 0 hosts the rendezvous, no store: " + rendezvous.no_store;
   t.record(started, "generation " + std::to_string(s.generation.value) + " starts " + from);
   live.progress.clear();
   live.max_step = -1;
@@ -229,7 +230,9 @@ std::vector<SpawnCommand> spawn_commands(const JobState& s, GroupIndex group) {
     c.master_port = s.master_port;
     c.resume_step = s.resume_step;
     c.resume_path = s.resume_path;
-    c.restart_count = s.recoveries;
+    // In a store that outlives restarts the count names what belongs to one generation; it must be its own.
+    c.restart_count = s.store ? s.generation.value - 1 : s.recoveries;
+    c.store = s.store;
     commands.push_back(std::move(c));
   }
   return commands;

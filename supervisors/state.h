@@ -202,6 +202,7 @@ struct JobState {
   Time first_success;                  // a rank exited 0; 0 = none in this generation
   Time ended_at;
   std::vector<HostNote> hosts;         // links of hosts it uses that are not up
+  bool store = false;                  // the master port is that of a store that regrow runs
   REGROW_FIELDS(JobState, job, spec, submitted_by, submitted_at, desired, desired_by, desired_reason, phase,
                 phase_reason, parked, end_phase, stage, grant, holds_lease, slots, generation,
                 running_generation, rung, stop, start, avoid_hosts, wanted, wanted_dirty, not_before,
@@ -209,7 +210,7 @@ struct JobState {
                 prepare_attempt, prepare_hosts, avoid_ports, bind_failures, resume_step, resume_path,
                 rejected_checkpoints, master_address, master_port, incidents, incident_count, recoveries,
                 without_progress, best_step, best_checkpoint, progress, phase_since, stage_since,
-                running_since, first_success, ended_at, hosts)
+                running_since, first_success, ended_at, hosts, store)
 };
 
 // --- group ---------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ namespace regrow {
 namespace {
 
 constexpr auto kDevicePause = 200 * kj::MILLISECONDS;
+constexpr auto kStorePause = 1 * kj::SECONDS;
 constexpr auto kProgressPause = 100 * kj::MILLISECONDS;  // at most ten times a second
 
 RankRunnerOptions runner_options(const AgentOptions& options, const HostIdentity& state) {
@@ -45,10 +46,6 @@ std::string describe(const RankReport& rank) {
   return text;
 }
 
-bool is_alive(const RankReport& rank) {
-  return rank.state == ProcessState::starting || rank.state == ProcessState::running;
-}
-
 }  // namespace
 
 AgentSession::AgentSession(KjLoop& loop, HostIdentity& state, const AgentOptions& options)
@@ -57,6 +54,7 @@ AgentSession::AgentSession(KjLoop& loop, HostIdentity& state, const AgentOptions
       options_(options),
       runner_(loop.io().unixEventPort, loop.timer(), runner_options(options, state),
               [this](const RankReport& rank) { report_rank(rank); }),
+      stores_(loop.io().unixEventPort, loop.timer(), runner_options(options, state)),
       tasks_(*this) {
   look_at_devices();
   for (const RankReport& rank : runner_.inventory()) log_info("taken over: " + describe(rank));
@@ -68,6 +66,7 @@ void AgentSession::start(HostLinkClient& link) {
   link_ = &link;
   tasks_.add(watch_devices());
   tasks_.add(watch_progress());
+  tasks_.add(watch_stores());
 }
 
 void AgentSession::taskFailed(kj::Exception&& exception) {
@@ -161,7 +160,7 @@ void AgentSession::obey(const StopCommand& command) {
 }
 
 void AgentSession::obey(const PrepareCommand& command) {
-  tasks_.add(runner_.prepare(command).then([this](PrepareReport done) {
+  tasks_.add(prepare(command).then([this](PrepareReport done) {
     if (!done.error.empty()) {
       log_warning("job/" + std::to_string(done.job.value) + " cannot run here: " + done.error);
     }
@@ -169,6 +168,22 @@ void AgentSession::obey(const PrepareCommand& command) {
     reports.prepares.push_back(std::move(done));
     report(std::move(reports));
   }));
+}
+
+// The checks and the store's start at the same time. Without a store rank 0 opens the leased port
+// itself.
+kj::Promise<PrepareReport> AgentSession::prepare(const PrepareCommand& command) {
+  auto checks = runner_.prepare(command);
+  if (!command.want_store) return checks;
+  auto store = stores_.ensure(command);
+  return checks.then([store = kj::mv(store)](PrepareReport done) mutable {
+    return store.then([done = kj::mv(done)](StoreAnswer answer) mutable {
+      done.store = answer.port != 0;
+      if (done.store) done.port = answer.port;
+      done.no_store = answer.trouble;
+      return kj::mv(done);
+    });
+  });
 }
 
 void AgentSession::obey(const SetDeviceFault& command) {
@@ -231,6 +246,13 @@ kj::Promise<void> AgentSession::watch_progress() {
   });
 }
 
+kj::Promise<void> AgentSession::watch_stores() {
+  return loop_.timer().afterDelay(kStorePause).then([this] {
+    stores_.keep(runner_.inventory());
+    return watch_stores();
+  });
+}
+
 size_t AgentSession::ranks_alive() const {
   auto ranks = runner_.inventory();
   return static_cast<size_t>(std::count_if(ranks.begin(), ranks.end(), is_alive));
@@ -239,11 +261,12 @@ size_t AgentSession::ranks_alive() const {
 kj::Promise<void> AgentSession::end_ranks(Duration grace) {
   log_info("ending " + std::to_string(ranks_alive()) + " ranks");
   runner_.stop_all(grace);
+  stores_.stop_all();
   return wait_for_ranks(wall_clock_us() + grace.us + 1'500'000);
 }
 
 kj::Promise<void> AgentSession::wait_for_ranks(int64_t until_us) {
-  bool ended = ranks_alive() == 0 && runner_.idle();
+  bool ended = ranks_alive() == 0 && stores_.alive() == 0 && runner_.idle() && stores_.idle();
   if (ended || wall_clock_us() > until_us) return kj::READY_NOW;
   return loop_.timer().afterDelay(5 * kj::MILLISECONDS).then([this, until_us] {
     return wait_for_ranks(until_us);

@@ -11,6 +11,7 @@
 #include "actors/agent/agent.h"
 #include "actors/agent/host_state.h"
 #include "actors/agent/rank_runner.h"
+#include "actors/agent/rendezvous_stores.h"
 #include "transport/host_link_client.h"
 #include "transport/kj_loop.h"
 
@@ -55,6 +56,8 @@ class AgentSession : public HostLinkAgent, private kj::TaskSet::ErrorHandler {
   void look_at_devices();
   kj::Promise<void> watch_devices();
   kj::Promise<void> watch_progress();
+  kj::Promise<void> watch_stores();
+  kj::Promise<PrepareReport> prepare(const PrepareCommand& command);
   kj::Promise<void> wait_for_ranks(int64_t until_us);
   size_t ranks_alive() const;
   void say_once(const std::string& text);
@@ -66,6 +69,7 @@ class AgentSession : public HostLinkAgent, private kj::TaskSet::ErrorHandler {
   std::map<DeviceName, DeviceReport> devices_;
   std::string last_trouble_;  // said once, not at every attempt
   RankRunner runner_;
+  RendezvousStores stores_;
   kj::TaskSet tasks_;  // last: its tasks use the rest
 };
 

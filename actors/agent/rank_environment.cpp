@@ -76,7 +76,7 @@ void pin_devices(Environment& environment, const SpawnCommand& command, const Ra
   }
 }
 
-// What torchrun sets. Its agent hosts the store; here rank 0 does, hence the False.
+// What torchrun sets.
 void add_torchrun(Environment& environment, const SpawnCommand& command, const JobSpec& spec,
                   const RankHost& host) {
   environment.set("RANK", command.key.rank.value);
@@ -93,7 +93,7 @@ void add_torchrun(Environment& environment, const SpawnCommand& command, const J
   environment.set("TORCHELASTIC_RESTART_COUNT", command.restart_count);
   environment.set("TORCHELASTIC_MAX_RESTARTS", spec.max_without_progress);
   environment.set("TORCHELASTIC_RUN_ID", "regrow-" + std::to_string(command.key.job.value));
-  environment.set("TORCHELASTIC_USE_AGENT_STORE", "False");
+  environment.set("TORCHELASTIC_USE_AGENT_STORE", command.store ? "True" : "False");
   environment.set("TORCHELASTIC_ERROR_FILE", host.temporary_directory + "/torchelastic_error.json");
 }
 

@@ -37,6 +37,11 @@
 
 namespace regrow {
 
+// Of a report: may something of it still run?
+inline bool is_alive(const RankReport& report) {
+  return report.state == ProcessState::starting || report.state == ProcessState::running;
+}
+
 struct RankRunnerOptions {
   HostName host;
   std::string uid;      // the agent's: scope of the markers of its ranks
@@ -75,6 +80,8 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
   // Every rank by its recipe's stop signal and scope, all with this grace.
   void stop_all(Duration grace);
   RankReport query(const IncarnationKey& key);
+  // The highest that ever started here; lower ones and itself are refused.
+  Incarnation highest(JobId job, RankIndex rank) const { return record_.highest(job, rank); }
   std::vector<RankReport> inventory() const;
 
   // Every running rank / those with new output since the last call of either.

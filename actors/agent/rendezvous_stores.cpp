@@ -18,21 +18,24 @@ constexpr const char* kStoreProgram =
     "signal.pause()\n";
 constexpr std::string_view kListening = "listening on ";
 
-constexpr int64_t kPortLimit_us = 30'000'000;    // importing torch from a cold disk takes its time
-constexpr int64_t kRestartPause_us = 5'000'000;  // one that dies sooner is only started again when asked for
+constexpr int64_t kPortLimit_us = 30'000'000;  // importing torch from a cold disk takes its time
+constexpr int64_t kRestartPause_us =
+    5'000'000;  // one that dies sooner is only started again when asked for
 constexpr auto kLook = 5 * kj::MILLISECONDS;
 
 RankRunnerOptions below(RankRunnerOptions options) {
   options.run_directory += "/stores";
   options.state_directory += "/stores";
-  options.uid += "-store";  // leftovers of rank 0 and of its job's store must not be taken for each other
+  options.uid +=
+      "-store";  // leftovers of rank 0 and of its job's store must not be taken for each other
   options.keep_incarnations = 1;
   return options;
 }
 
 }  // namespace
 
-RendezvousStores::RendezvousStores(kj::UnixEventPort& port, kj::Timer& timer, RankRunnerOptions base)
+RendezvousStores::RendezvousStores(kj::UnixEventPort& port, kj::Timer& timer,
+                                   RankRunnerOptions base)
     : timer_(timer),
       runner_(port, timer, below(std::move(base)), [this](const RankReport& r) { on_report(r); }),
       tasks_(*this) {
@@ -102,7 +105,8 @@ void RendezvousStores::on_end(const RankReport& report) {
     stores_.erase(found);
     return;
   }
-  log_warning("the rendezvous store of job/" + std::to_string(report.key.job.value) + " ended: " + store.trouble);
+  log_warning("the rendezvous store of job/" + std::to_string(report.key.job.value) +
+              " ended: " + store.trouble);
   bool known = store.command.job == report.key.job;
   if (known && wall_clock_us() - store.started_us > kRestartPause_us) start(store);
 }
@@ -129,9 +133,11 @@ kj::Promise<StoreAnswer> RendezvousStores::wait_for_port(JobId job, int64_t unti
   if (!runs(store)) return StoreAnswer{0, store.trouble.empty() ? "it has ended" : store.trouble};
   if (uint32_t port = listening_on(store)) return StoreAnswer{port, ""};
   if (wall_clock_us() > until_us) {
-    return StoreAnswer{0, "it did not listen within " + std::to_string(kPortLimit_us / 1'000'000) + " s"};
+    return StoreAnswer{
+        0, "it did not listen within " + std::to_string(kPortLimit_us / 1'000'000) + " s"};
   }
-  return timer_.afterDelay(kLook).then([this, job, until_us] { return wait_for_port(job, until_us); });
+  return timer_.afterDelay(kLook).then(
+      [this, job, until_us] { return wait_for_port(job, until_us); });
 }
 
 void RendezvousStores::keep(const std::vector<RankReport>& ranks, Duration linger) {
@@ -160,8 +166,8 @@ void RendezvousStores::keep(const std::vector<RankReport>& ranks, Duration linge
 void RendezvousStores::stop_all() { keep({}, Duration{0}); }
 
 size_t RendezvousStores::alive() const {
-  return static_cast<size_t>(std::count_if(stores_.begin(), stores_.end(),
-                                           [this](const auto& entry) { return runs(entry.second); }));
+  return static_cast<size_t>(std::count_if(
+      stores_.begin(), stores_.end(), [this](const auto& entry) { return runs(entry.second); }));
 }
 
 uint64_t RendezvousStores::pid(JobId job) const {

@@ -1,10 +1,12 @@
-// The stores in which jobs of `rendezvous: store` meet: one process per job, on the host of its rank 0.
+// The stores in which jobs of `rendezvous: store` meet: one process per job, on the host of its
+// rank 0.
 //
-// A store is torch.distributed's own TCPStore, run by the job's own Python, so that the protocol on the wire
-// is that of the framework. It is up before the ranks and stays up over restarts of them; its death costs
-// nothing until ranks meet again, and then there is another. Like a rank it lives under a shim, survives the
-// agent (F-2) and is found again by the next one. It ends when its job has had no rank on this host for
-// kStoreLinger. Owned by the agent's session; everything on the event loop's thread.
+// A store is torch.distributed's own TCPStore, run by the job's own Python, so that the protocol on
+// the wire is that of the framework. It is up before the ranks and stays up over restarts of them;
+// its death costs nothing until ranks meet again, and then there is another. Like a rank it lives
+// under a shim, survives the agent (F-2) and is found again by the next one. It ends when its job
+// has had no rank on this host for kStoreLinger. Owned by the agent's session; everything on the
+// event loop's thread.
 //
 //   RendezvousStores stores(io.unixEventPort, timer, runner_options);
 //   stores.ensure(command).then([](StoreAnswer a) { a.port or a.trouble });
@@ -31,8 +33,8 @@ class RendezvousStores : private kj::TaskSet::ErrorHandler {
   // `base` as for the ranks' own runner; the stores get directories of their own below its.
   RendezvousStores(kj::UnixEventPort& port, kj::Timer& timer, RankRunnerOptions base);
 
-  // The port of the job's store once it listens. Bounded in time; a store that comes later serves the next
-  // generation.
+  // The port of the job's store once it listens. Bounded in time; a store that comes later serves
+  // the next generation.
   kj::Promise<StoreAnswer> ensure(const PrepareCommand& command);
 
   // Ends the stores of jobs that none of these ranks has belonged to for the linger time.

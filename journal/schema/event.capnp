@@ -412,6 +412,7 @@ struct GenerationStarted {
   masterAddress @3 :Text;  # where the generation meets
   masterPort @4 :UInt32;  # 0 = not known yet
   rejected @5 :List(Text);  # checkpoints not chosen, and why
+  store @6 :Bool;  # the generation meets in a store that regrow runs
 }
 
 struct SlotRunning {

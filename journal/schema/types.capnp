@@ -46,6 +46,12 @@ enum SuccessRule {
   rankZero @1;
 }
 
+enum Rendezvous {
+  # Who hosts the rendezvous: rank 0 of the script, or a store that regrow runs beside it.
+  rankZero @0;
+  store @1;
+}
+
 enum FailureClass {
   # Why a rank was lost; each class has its own restart intensity.
   #   program        exit code != 0, or a signal that programs give themselves (SEGV, ABRT ...)
@@ -151,6 +157,7 @@ struct JobSpec {
   logs @24 :LogLimits;  # caps on what is kept
   uid @25 :UInt32;  # ranks run as this user
   gid @26 :UInt32;  # ranks run as this group
+  rendezvous @27 :Rendezvous;  # who hosts the rendezvous
 }
 
 struct Epoch {
@@ -184,6 +191,7 @@ struct SpawnCommand {
   resumeStep @11 :Int64 = -1;  # -1 = from the beginning
   resumePath @12 :Text;  # empty = from the beginning
   restartCount @13 :UInt32;  # for TORCHELASTIC_RESTART_COUNT
+  store @14 :Bool;  # the master port is that of a store that regrow runs
 }
 
 struct StopCommand {
@@ -259,6 +267,9 @@ struct PrepareCommand {
   interpreter @7 :Text;  # with `modules`: check that it can import them
   modules @8 :List(Text);  # checked with the interpreter
   environment @9 :List(EnvVar);  # the recipe's: PYTHONPATH decides what can be imported
+  wantStore @10 :Bool;  # rank 0 lives here and the rendezvous is a store that the agent runs
+  uid @11 :UInt32;  # the store runs as this user
+  gid @12 :UInt32;  # and this group
 }
 
 struct CheckpointFound {
@@ -279,6 +290,8 @@ struct PrepareReport {
   address @4 :Text;  # where other hosts reach this one
   port @5 :UInt32;  # 0 = none asked for
   checkpoints @6 :List(CheckpointFound);  # newest step first, at most 16
+  store @7 :Bool;  # `port` is that of a store which runs; else rank 0 hosts the rendezvous
+  noStore @8 :Text;  # why not, if one was wanted
 }
 
 struct DeviceReport {

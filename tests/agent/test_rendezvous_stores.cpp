@@ -1,5 +1,5 @@
-// Stores of `rendezvous: store`. The interpreter is a script that says what a store says, so that no PyTorch is
-// needed; tests/system/test_rendezvous.py runs the real one.
+// Stores of `rendezvous: store`. The interpreter is a script that says what a store says, so that
+// no PyTorch is needed; tests/system/test_rendezvous.py runs the real one.
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -10,8 +10,8 @@
 namespace regrow {
 namespace {
 
-using testing::World;
 using testing::alive;
+using testing::World;
 using testing::write_file;
 
 struct Stores {
@@ -26,7 +26,8 @@ struct Stores {
 
   void restart() {
     stores.reset();
-    stores = std::make_unique<RendezvousStores>(world.io.unixEventPort, world.io.provider->getTimer(), world.options);
+    stores = std::make_unique<RendezvousStores>(world.io.unixEventPort,
+                                                world.io.provider->getTimer(), world.options);
   }
 
   PrepareCommand command(const std::string& program, uint64_t job = 7) {
@@ -40,10 +41,13 @@ struct Stores {
     return command;
   }
 
-  StoreAnswer ensure(const PrepareCommand& command) { return stores->ensure(command).wait(world.io.waitScope); }
+  StoreAnswer ensure(const PrepareCommand& command) {
+    return stores->ensure(command).wait(world.io.waitScope);
+  }
 };
 
-constexpr const char* kListens = "echo listening on $$\nexec sleep 1000\n";  // every start has a port of its own
+constexpr const char* kListens =
+    "echo listening on $$\nexec sleep 1000\n";  // every start has a port of its own
 
 RankReport rank_of(uint64_t job) {
   RankReport report;
@@ -103,7 +107,8 @@ TEST_CASE("store: it ends when its job has had no rank here for a while, and not
 
 TEST_CASE("store: one that cannot run says why, and does not run in circles") {
   Stores s;
-  StoreAnswer none = s.ensure(s.command("echo 'ModuleNotFoundError: No module named torch' >&2\nexit 1\n"));
+  StoreAnswer none =
+      s.ensure(s.command("echo 'ModuleNotFoundError: No module named torch' >&2\nexit 1\n"));
   CHECK(none.port == 0);
   CHECK(none.trouble == "ModuleNotFoundError: No module named torch");
   s.world.pass(0.2);

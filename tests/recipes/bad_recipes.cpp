@@ -61,7 +61,8 @@ TEST_CASE("an unknown key is refused with the nearest one") {
       with("terminal codes are not printed", "\"a\\e[31m\": 1\n",
            "r.yaml:4:1: a\\x1b[31m: unknown key; known here: name, ranks, groups, spares, "
            "ranks_per_host, "
-           "devices, interpreter, command, requires, working_directory, env, pass_env, limits, "
+           "devices, interpreter, command, requires, rendezvous, working_directory, env, pass_env, "
+           "limits, "
            "checkpoint, "
            "recovery, restarts, success, timeouts, stop, progress, logs\n"),
   });
@@ -216,6 +217,9 @@ TEST_CASE("programs, paths and patterns that cannot work are refused") {
            "r.yaml:4:1: requires: needs `interpreter`, which is asked whether it can import them "
            "(did you "
            "mean 'interpreter: /usr/bin/python3'?)\n"),
+      with("store without interpreter", "rendezvous: store\n",
+           "r.yaml:4:1: rendezvous: a store needs `interpreter`, which runs it (did you mean "
+           "'interpreter: /usr/bin/python3'?)\n"),
       with("module name", "interpreter: /usr/bin/python3\nrequires: [\"torch; rm\"]\n",
            "r.yaml:5:12: requires[0]: torch; rm is no Python module name\n"),
       with("tilde", "working_directory: ~/x\n",

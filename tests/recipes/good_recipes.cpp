@@ -85,6 +85,7 @@ total_steps 1000
 logs {33554432 4194304}
 uid 1000
 gid 100
+rendezvous store
 )GOLDEN";
   CHECK(dump(good(kFullRecipe)) == expected);
 }
@@ -142,6 +143,7 @@ TEST_CASE("names of choices in the table are those of the specification") {
         std::vector<std::string_view>(RecoveryScope_names.begin(), RecoveryScope_names.end()));
   check("checkpoint.storage", StorageKind_names);
   check("success", SuccessRule_names);
+  check("rendezvous", Rendezvous_names);
   check("stop.scope", StopScope_names);
   for (std::string_view name : FailureClass_names)
     CHECK(find_row("restarts." + std::string(name)) != nullptr);

@@ -49,6 +49,7 @@ restarts:
   healthy_for: 1.5h
   backoff: {initial: 500ms, cap: 2m}
 success: rank_zero
+rendezvous: store
 timeouts:
   start: 2m
   progress: 90s

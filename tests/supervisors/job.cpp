@@ -1,4 +1,6 @@
 // Single decisions of a job that no transcript shows; the stories are in tests/golden.
+#include <set>
+
 #include "tests/catch.h"
 #include "tests/supervisors/support.h"
 
@@ -32,8 +34,9 @@ struct Job {
       granted.placements.push_back({r, {"h1"}, {{"gpu" + std::to_string(r.value)}}});
     give(granted);
   }
-  void prepare() {
+  void prepare(bool store = false) {
     PrepareReport r;
+    r.store = store;
     r.job = {1};
     r.generation = state().generation;
     r.attempt = state().prepare_attempt;
@@ -45,11 +48,14 @@ struct Job {
     give(in::RankStatus{
         {rank}, state().slots[rank].incarnation, state().generation, process, r, ""});
   }
-  void run(uint32_t ranks) {
+  void create(uint32_t ranks) {
     JobSpec spec = spec_of(ranks);
     if (change) change(spec);
     give(in::CreateJob{spec, "uid:1000"});
     place();
+  }
+  void run(uint32_t ranks) {
+    create(ranks);
     prepare();
     for (uint32_t r = 0; r < ranks; ++r) status(r, Process::running);
     REQUIRE(state().phase == Phase::running);
@@ -144,6 +150,57 @@ TEST_CASE("reclassified port failures are not charged either", "[job]") {
   CHECK_FALSE(job.state().incidents[0].charged);
   CHECK(job.state().stage == Stage::preparing);
   CHECK(job.state().avoid_ports == std::vector<uint32_t>{20001});
+}
+
+// Keys of an earlier generation are still in the store: one more with the same count would read
+// them.
+TEST_CASE("generations that meet in one store never have the same restart count", "[job]") {
+  Job job;
+  job.change = [](JobSpec& s) { s.rendezvous = Rendezvous::store; };
+  std::set<uint32_t> counts;
+  auto starts = [&] {
+    Outbox out = job.give(in::Resumed{});
+    for (const Envelope& m : out.messages) {
+      auto* start = std::get_if<in::GroupStart>(&m.input);
+      if (start == nullptr) continue;
+      CHECK(start->commands[0].store);
+      CHECK(counts.insert(start->commands[0].restart_count).second);
+    }
+  };
+  job.create(1);
+  for (const auto& effect : effects_of<fx::Prepare>(job.give(in::Resumed{})))
+    CHECK(effect.command.want_store);
+  job.prepare(true);
+  starts();
+  job.status(0, Process::running);
+  job.exits(0, 0, 9);  // an incident
+  job.prepare(true);
+  starts();
+  job.status(0, Process::running);
+  job.give(in::SetDesired{Desired::pause, "lunch"});  // none, but a new generation
+  job.exits(0, 0, 15, true);
+  job.give(in::DevicesFreed{job.state().grant});
+  job.give(in::SetDesired{Desired::run, "back"});
+  job.place();
+  job.prepare(true);
+  starts();
+  CHECK(counts.size() == 3);
+}
+
+TEST_CASE("without a store rank 0 hosts the rendezvous, and the reason says why", "[job]") {
+  Job job;
+  job.change = [](JobSpec& s) { s.rendezvous = Rendezvous::store; };
+  job.create(1);
+  PrepareReport r;
+  r.job = {1};
+  r.generation = job.state().generation;
+  r.attempt = job.state().prepare_attempt;
+  r.port = 20001;
+  r.no_store = "No module named 'torch'";
+  job.give(in::Prepared{{"h1"}, r});
+  CHECK_FALSE(job.state().store);
+  CHECK(job.state().master_port == 20001);
+  CHECK(job.records.back().reason.find("no store: No module named 'torch'") != std::string::npos);
 }
 
 TEST_CASE("a host that gives no answer is left for another, not waited for until the job fails",

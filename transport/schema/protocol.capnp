@@ -10,6 +10,7 @@ enum RecoveryScope { rank @0; group @1; job @2; }
 enum StorageKind { shared @0; hostLocal @1; }
 enum StopScope { leader @0; group @1; }
 enum SuccessRule { allRanks @0; rankZero @1; }
+enum Rendezvous { rankZero @0; store @1; }
 enum FailureClass {
   program @0;
   killed @1;
@@ -106,6 +107,7 @@ struct JobSpec {
   logs @24 :LogLimits;
   uid @25 :UInt32;
   gid @26 :UInt32;
+  rendezvous @27 :Rendezvous;
 }
 
 # ---- names
@@ -138,6 +140,7 @@ struct SpawnCommand {
   resumeStep @11 :Int64;
   resumePath @12 :Text;
   restartCount @13 :UInt32;
+  store @14 :Bool;
 }
 
 struct StopCommand {
@@ -160,6 +163,9 @@ struct PrepareCommand {
   interpreter @7 :Text;
   modules @8 :List(Text);
   environment @9 :List(EnvVar);
+  wantStore @10 :Bool;
+  uid @11 :UInt32;
+  gid @12 :UInt32;
 }
 
 struct InventoryAnswer {
@@ -253,6 +259,8 @@ struct PrepareReport {
   address @4 :Text;
   port @5 :UInt32;
   checkpoints @6 :List(CheckpointFound);
+  store @7 :Bool;
+  noStore @8 :Text;
 }
 
 struct DeviceReport {
