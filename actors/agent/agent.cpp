@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "actors/agent/agent_session.h"
+#include "actors/agent/allowed_users.h"
 #include "actors/log.h"
 
 namespace regrow {
@@ -77,6 +78,12 @@ int run_agent(const AgentOptions& given) {
   if (!link) return fail(link.error().message);
   auto state = HostIdentity::open(options.state_dir, options.boot_id_file);
   if (!state) return fail(state.error().message);
+
+  auto allowed = AllowedUsers::parse(options.allowed_users);
+  if (!allowed) return fail(allowed.error().message);
+  if (geteuid() == 0 && !allowed->any && allowed->uids.empty()) {
+    log_warning("runs as root and may start ranks of nobody; name users with --allow-user");
+  }
 
   KjLoop loop("agent", [](const std::string& error) { log_warning(error); });
   std::unique_ptr<AgentSession> session;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "supervisors/types.h"
 
@@ -28,6 +29,7 @@ struct AgentOptions {
   std::string sysroot;       // simulated devices: DIR/devices/NAME; empty = none
   std::string boot_id_file;  // empty = the kernel's
   std::string temporary_root = "/tmp";
+  std::vector<std::string> allowed_users;  // names, numbers, "any"; for an agent that runs as root
   uint32_t first_port = 20000;
   uint32_t last_port = 29999;
   std::optional<Duration> end_ranks;  // on SIGTERM end all ranks, with this grace; else they go on

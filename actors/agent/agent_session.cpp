@@ -26,6 +26,7 @@ RankRunnerOptions runner_options(const AgentOptions& options, const HostIdentity
   runner.state_directory = options.state_dir;
   runner.shim = options.shim;
   runner.temporary_root = options.temporary_root;
+  if (auto allowed = AllowedUsers::parse(options.allowed_users)) runner.allowed_users = *allowed;
   runner.first_port = options.first_port;
   runner.last_port = options.last_port;
   return runner;

@@ -55,7 +55,7 @@ kj::Promise<PrepareReport> RankRunner::prepare(PrepareCommand command) {
   using Fulfiller = kj::Own<kj::CrossThreadPromiseFulfiller<PrepareReport>>;
   auto fulfiller = std::make_shared<Fulfiller>(kj::mv(answer.fulfiller));
   std::thread([fulfiller, command, report,
-               environment = check_environment(command, user(geteuid(), getegid()).home),
+               environment = check_environment(command, user(geteuid()).home),
                limit = options_.module_check_limit]() mutable {
     report.error = check_modules(command.interpreter, command.modules, environment, limit);
     if (report.error.empty()) {

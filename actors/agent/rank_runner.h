@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/agent/allowed_users.h"
 #include "actors/agent/files.h"
 #include "actors/agent/incarnation_files.h"
 #include "actors/agent/incarnation_record.h"
@@ -58,6 +59,7 @@ struct RankRunnerOptions {
   Duration prepare_limit = Duration::seconds(40);
   Duration module_check_limit = Duration::seconds(30);
   Duration cleaning_limit = Duration::seconds(30);
+  AllowedUsers allowed_users;  // of an agent that runs as root
 };
 
 class RankRunner : private kj::TaskSet::ErrorHandler {
@@ -121,7 +123,9 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
   struct User {
     std::string name;
     std::string home;
+    uint32_t gid = 0;
     std::vector<uint32_t> groups;
+    bool has_account = false;
   };
 
   void taskFailed(kj::Exception&& exception) override;
@@ -133,7 +137,9 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
   std::string launch(Entry& entry);
   RankReport never_started(Entry& entry, const std::string& why);
   std::string make_temporary_directory(const IncarnationKey& key, StartSettings& start);
-  const User& user(uint32_t uid, uint32_t gid);
+  RankReport end_unknown(const IncarnationKey& key, bool asked_for, const std::string& why);
+  RankReport burn(const IncarnationKey& key, const std::string& why);
+  const User& user(uint32_t uid);
 
   // rank_watch.cpp
   void adopt_all(bool rebooted);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "actors/agent/child_process.h"
@@ -88,18 +89,24 @@ std::string RankRunner::prepare_start(const SpawnCommand& command, const JobSpec
   start.arguments.insert(start.arguments.end(), spec.command.begin(), spec.command.end());
   if (start.arguments.empty()) return "the job has no command";
 
-  uid_t self = geteuid();
-  if (self != 0 && spec.uid != 0 && spec.uid != self) {
-    return "the agent of host " + options_.host.value + " runs as uid " + std::to_string(self) +
-           " and cannot start ranks of uid " + std::to_string(spec.uid) +
-           "; run it as root or submit as its user";
+  const User& account = user(spec.uid);
+  std::string problem = options_.allowed_users.refusal(
+      {spec.uid, account.has_account ? account.name : ""}, geteuid(), options_.host);
+  if (!problem.empty()) return problem;
+  start.uid = spec.uid;
+  start.gid = getegid();
+  start.change_user = spec.uid != geteuid();
+  if (start.change_user) {
+    if (!account.has_account)
+      return "host " + options_.host.value + " has no account of uid " + std::to_string(spec.uid) +
+             "; make one, or submit as a user that it has";
+    // A group that the user is not in is not given to it, whoever asks.
+    const auto& groups = account.groups;
+    bool member = std::find(groups.begin(), groups.end(), spec.gid) != groups.end();
+    start.gid = member ? spec.gid : account.gid;
+    start.groups = groups;
   }
-  start.change_user = self == 0 && spec.uid != 0;
-  start.uid = start.change_user ? spec.uid : self;
-  start.gid = start.change_user ? spec.gid : getegid();
-  const User& account = user(start.uid, start.gid);
-  if (start.change_user) start.groups = account.groups;
-  std::string problem = make_temporary_directory(command.key, start);
+  problem = make_temporary_directory(command.key, start);
   if (!problem.empty()) return problem;
 
   RankHost host;
@@ -191,19 +198,24 @@ RankReport RankRunner::end_unknown(const IncarnationKey& key, bool asked_for,
 }
 
 // Asked once per user: the answer may come from a directory service.
-const RankRunner::User& RankRunner::user(uint32_t uid, uint32_t gid) {
+const RankRunner::User& RankRunner::user(uint32_t uid) {
   auto known = users_.find(uid);
-  if (known != users_.end()) return known->second;
-  User account{"uid" + std::to_string(uid), "/", {gid}};
+  if (known != users_.end() && known->second.has_account) return known->second;
+  User account;
+  account.name = "uid" + std::to_string(uid);
+  account.home = "/";
   passwd entry;
   passwd* found = nullptr;
   char buffer[16384];
   if (getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) == 0 && found != nullptr) {
     account.name = entry.pw_name;
     account.home = entry.pw_dir;
+    account.gid = entry.pw_gid;
+    account.groups = {entry.pw_gid};
+    account.has_account = true;
     gid_t groups[256];
     int count = 256;
-    if (getgrouplist(entry.pw_name, gid, groups, &count) >= 0) {
+    if (getgrouplist(entry.pw_name, entry.pw_gid, groups, &count) >= 0) {
       account.groups.assign(groups, groups + count);
     }
   }

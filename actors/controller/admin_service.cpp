@@ -197,9 +197,13 @@ kj::Promise<std::string> AdminService::submit(const PeerIdentity& who, const Jso
   if (spec == args.end()) throw BadArgument("argument \"spec\" is missing");
   JobSpec job = from_json<JobSpec>(*spec);
   if (job.ranks == 0 || job.command.empty()) throw BadArgument("the job needs ranks and a command");
-  // Ranks run as who submitted, whatever the spec says; root may name somebody else.
+  // Ranks run as who submitted, whatever the spec says. Root may name somebody else, and so may who
+  // comes over TCP, where no uid is known: each host's agent has the last word (AllowedUsers).
   if (who.transport == "unix" && who.uid > 0) job.uid = static_cast<uint32_t>(who.uid);
-  return ask_entity(who, EntityId::cluster(), in::Submit{args.value("key", ""), std::move(job)});
+  return ask_entity(who, EntityId::cluster(), in::Submit{args.value("key", ""), std::move(job)})
+      .then([&context = context_](std::string answer) {
+        return when_visible(context, std::move(answer));
+      });
 }
 
 kj::Promise<std::string> AdminService::fault(const std::string& what, const Json& args) {

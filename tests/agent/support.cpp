@@ -72,7 +72,9 @@ World::World() {
   options.state_directory = directory.path();
   options.shim = shim_path();
   options.temporary_root = directory.path();
+  options.allowed_users.uids = {geteuid()};
   spec.name = "test";
+  spec.uid = geteuid();
   spec.working_directory = directory.path();
   start_runner();
 }

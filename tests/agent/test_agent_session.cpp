@@ -91,6 +91,7 @@ struct Host {
     options.shim = testing::shim_path();
     options.sysroot = directory.path() + "/sysroot";
     options.temporary_root = directory.path();
+    options.allowed_users = {std::to_string(geteuid())};
     options.boot_id_file = directory.path() + "/boot";
     write_file(options.boot_id_file, "boot-1\n");
     write_file(options.sysroot + "/devices/sim0", "kind=sim\nuid=SIM-0\n");
@@ -102,6 +103,7 @@ struct Host {
     spawn.command.key = {{7}, {rank}, {incarnation}};
     spawn.spec.command = {"/bin/sh", "-c", script};
     spawn.spec.working_directory = "/";
+    spawn.spec.uid = geteuid();
     return spawn;
   }
   static StopCommand kill_of(const Spawn& spawn) {

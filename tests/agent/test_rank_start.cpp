@@ -157,6 +157,9 @@ TEST_CASE("each incarnation has a temporary directory of its own, gone after it"
 TEST_CASE("ranks of another user run as that user, and may use their own stderr by name") {
   if (geteuid() != 0) return;
   World world;
+  world.drop_runner();
+  world.options.allowed_users.any = true;
+  world.start_runner();
   chmod(world.directory.path().c_str(), 0755);
   world.spec.uid = 65534;
   world.spec.gid = 65534;
@@ -167,6 +170,68 @@ TEST_CASE("ranks of another user run as that user, and may use their own stderr 
   INFO(end.message);
   CHECK(world.log(key) == "65534\n65534\nok\n0\n");
   CHECK(end.last_words == "named\n");
+}
+
+TEST_CASE("a group that the user is not in is not given to it, whoever asks") {
+  if (geteuid() != 0) return;
+  World world;
+  world.drop_runner();
+  world.options.allowed_users.uids = {65534};
+  world.start_runner();
+  chmod(world.directory.path().c_str(), 0755);
+  world.spec.uid = 65534;
+  world.spec.gid = 0;
+  auto key = world.spawn_shell("id -g; id -G");
+  world.wait_final(key);
+  CHECK(world.log(key) == "65534\n65534\n");
+}
+
+TEST_CASE("a root agent starts ranks of those whom it was told to, and of nobody else") {
+  HostName host{"h1"};
+  auto allowed = AllowedUsers::parse({"65534"});
+  REQUIRE(allowed.ok());
+  CHECK(allowed->refusal({65534, "nobody"}, 0, host).empty());
+  CHECK(allowed->refusal({0, "root"}, 0, host) ==
+        "host h1 starts no ranks as root; submit as a user that it allows, or start its agent with "
+        "--allow-user root");
+  CHECK(allowed->refusal({1000, "ann"}, 0, host).find("uid 1000 (ann)") != std::string::npos);
+  CHECK(allowed->refusal({1000, ""}, 0, host).ends_with("--allow-user 1000"));
+  auto any = AllowedUsers::parse({"any"});
+  REQUIRE(any.ok());
+  CHECK(any->refusal({1000, "ann"}, 0, host).empty());
+  CHECK_FALSE(any->refusal({0, "root"}, 0, host).empty());
+  auto root = AllowedUsers::parse({"root"});
+  REQUIRE(root.ok());
+  CHECK(root->refusal({0, "root"}, 0, host).empty());
+  CHECK_FALSE(AllowedUsers{}.refusal({1000, "ann"}, 0, host).empty());
+  auto unknown = AllowedUsers::parse({"no-such-user-here"});
+  REQUIRE_FALSE(unknown.ok());
+  CHECK(unknown.error().message.find("no-such-user-here") != std::string::npos);
+}
+
+TEST_CASE("an agent that is not root starts ranks as itself only, root's not either") {
+  HostName host{"h1"};
+  auto any = AllowedUsers::parse({"any", "0"});  // does not help: it cannot
+  REQUIRE(any.ok());
+  CHECK(any->refusal({1000, "ann"}, 1000, host).empty());
+  CHECK(any->refusal({0, "root"}, 1000, host) ==
+        "the agent of host h1 runs as uid 1000 and cannot start ranks as root; submit as its user, "
+        "or run it as root with --allow-user root");
+  CHECK_FALSE(any->refusal({1001, "bob"}, 1000, host).empty());
+}
+
+TEST_CASE("a user who is not allowed is refused before anything runs, and the end says why") {
+  World world;
+  world.drop_runner();
+  world.options.allowed_users = {};
+  world.start_runner();
+  world.spec.command = {"/usr/bin/touch", world.directory.path() + "/ran"};
+  world.spec.uid = geteuid() == 0 ? 0 : geteuid() + 1;
+  RankReport report = world.spawn(world.command(0));
+  CHECK(report.state == ProcessState::never_started);
+  INFO(report.message);
+  CHECK(report.message.find("--allow-user") != std::string::npos);
+  CHECK_FALSE(file_exists(world.directory.path() + "/ran"));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 # ctest: timeout=120
 import json
+import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -17,7 +19,11 @@ from dev_cluster import find_binary  # noqa: E402
 from kept_process import KeptProcess, last_lines  # noqa: E402
 
 
-class OverTcp(unittest.TestCase):
+class TlsCluster(unittest.TestCase):
+    """A controller and the host h1, over TCP. Ann may act, the board may look."""
+
+    ALLOWED_USER = str(os.geteuid())
+
     @classmethod
     def setUpClass(cls):
         cls.binary = str(find_binary())
@@ -40,7 +46,7 @@ class OverTcp(unittest.TestCase):
         cls.address = "tcp:" + cls.wait_for_log("controller", r"listening on tcp:(\S+)")
         cls.agent = cls.keep(
             "agent", "--controller", cls.address, "--certs", cls.dir / "of-h1", "--name", "h1",
-            "--state-dir", cls.dir / "a", "--end-ranks", "1s",
+            "--state-dir", cls.dir / "a", "--end-ranks", "1s", "--allow-user", cls.ALLOWED_USER,
         )  # fmt: skip
 
     @classmethod
@@ -94,6 +100,8 @@ class OverTcp(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, done.stderr + last_lines(self.dir / "agent.log"))
             time.sleep(0.05)
 
+
+class OverTcp(TlsCluster):
     def test_an_operator_runs_a_job_and_is_named_in_the_journal(self):
         self.wait_for_host()
         done = self.ask("ann", "run", "--set", "devices.count=0", "--", "/bin/true")
@@ -123,6 +131,33 @@ class OverTcp(unittest.TestCase):
     def test_the_environment_may_name_all_of_it(self):
         done = self.regrow("status", REGROW_CLUSTER=self.address, REGROW_CERTS=str(self.dir / "of-board"))
         self.assertEqual(done.returncode, 0, done.stderr)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root's agent could start ranks of others")
+class WhoseRanks(TlsCluster):
+    ALLOWED_USER = "nobody"
+
+    def test_an_operator_gets_no_root_from_a_host_that_does_not_allow_it(self):
+        self.wait_for_host()
+        done = self.ask("ann", "run", "--set", "devices.count=0", "--", "/usr/bin/touch", self.dir / "ran")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("host h1 starts no ranks as root", done.stdout + done.stderr)
+        self.assertIn("--allow-user root", done.stdout + done.stderr)
+        self.assertFalse((self.dir / "ran").exists())
+        job = re.match(r"job (\d+)", done.stdout)[1]
+        events = [json.loads(line) for line in self.ask("ann", "events", f"{job}/0", "-o", "json").stdout.splitlines()]
+        self.assertEqual([e["kind"] for e in events], ["rank_spawning", "rank_exited"], "no second attempt")
+
+    def test_an_operator_names_a_user_that_the_host_allows(self):
+        self.wait_for_host()
+        nobody = pwd.getpwnam("nobody")
+        done = self.ask("ann", "run", "--as-user", nobody.pw_uid, "--set", "devices.count=0",
+                        "--set", "working_directory=/", "--", "/bin/sh", "-c", "id -u; id -g; id -G")  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        job = re.match(r"job (\d+)", done.stdout)[1]
+        log = self.ask("ann", "logs", job).stdout.split()
+        self.assertEqual(log[:2], [str(nobody.pw_uid), str(nobody.pw_gid)])
+        self.assertNotIn("0", log)
 
 
 if __name__ == "__main__":

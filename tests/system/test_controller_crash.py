@@ -124,7 +124,7 @@ class PlainCluster(DevCluster):
             agent = self.spawn(
                 "agent", "--controller", f"unix:{self.state}/regrow.sock", "--name", name,
                 "--state-dir", home / "s", "--run-dir", home / "r", "--sysroot", home / "sysroot",
-                "--end-ranks", "1s",
+                "--end-ranks", "1s", "--allow-user", str(os.geteuid()),
             )  # fmt: skip
             self.agents.append(agent)
         self.wait_for("2 hosts to be up", lambda: len(self.ready_hosts()) >= 2, timeout)

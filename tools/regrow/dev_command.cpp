@@ -152,6 +152,8 @@ ChildSpec Dev::agent(const DevHost& host) const {
                     kRankGrace,
                     "--parent",
                     std::to_string(getpid())};
+  // What one's own user may do anyway, root included.
+  spec.arguments.insert(spec.arguments.end(), {"--allow-user", std::to_string(geteuid())});
   if (options_.verbose) spec.arguments.push_back("--verbose");
   spec.log = host.directory + "/agent.log";
   spec.pid_file = host.directory + "/agent.pid";

@@ -125,7 +125,7 @@ void add_agent(CLI::App& app, Cli& cli) {
       {"agent", "Running a cluster", "The service that runs ranks; one per host",
        "regrow agent --controller /var/lib/regrow\n"
        "regrow agent --controller tcp:10.0.0.1:7400 --certs /etc/regrow/certs --name h7 \\\n"
-       "             --address 10.0.0.7 --state-dir /var/lib/regrow-agent"},
+       "             --address 10.0.0.7 --state-dir /var/lib/regrow-agent --allow-user ann"},
       false, false);
   AgentOptions& a = o->agent;
   command
@@ -152,6 +152,14 @@ void add_agent(CLI::App& app, Cli& cli) {
             return parse_ports(text, first, last) ? "" : "write FIRST-LAST, such as 20000-29999";
           },
           ""));
+  command
+      ->add_option(
+          "--allow-user", a.allowed_users,
+          "For an agent that runs as root: a user whose ranks it starts, by name or number; "
+          "any = everybody but root (default: nobody). Not as root: its own user only")
+      ->type_name("USER")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--sysroot", a.sysroot, "Simulated devices: DIR/devices/NAME");
   command->add_option("--boot-id-file", a.boot_id_file,
                       "Instead of the kernel's; for simulated hosts");

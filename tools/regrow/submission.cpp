@@ -48,6 +48,11 @@ void add_recipe_options(CLI::App* command, SubmitOptions& options, bool submits)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   if (!submits) return;
   command->add_option("--key", options.key, "Submitting twice with one key gives one job");
+  command
+      ->add_option("--as-user", options.as_user,
+                   "Number of the user whose ranks they are (default: you); for root, and over TCP")
+      ->type_name("UID")
+      ->check(CLI::Range(int64_t{0}, int64_t{UINT32_MAX} - 1));
   command->add_option("--reason", options.reason, "Stands in the journal beside your name");
   command->add_flag("--dry-run", options.dry_run, "Only show where the ranks would run");
 }
@@ -61,6 +66,11 @@ JobSpec load_spec(const Cli& cli, const SubmitOptions& options) {
   }
   LoadOptions load = options_of_this_process();
   load.overrides = options.settings;
+  if (options.as_user >= 0) {
+    load.uid = static_cast<uint32_t>(options.as_user);
+    load.gid = 0;  // the agent takes the account's own
+    load.account = account_of(load.uid);
+  }
   RecipeResult result = options.recipe.empty() ? spec_for_command(cli.tail, load)
                                                : load_recipe_file(options.recipe, load);
   if (result.spec) return std::move(*result.spec);

@@ -18,6 +18,7 @@ struct SubmitOptions {
   std::vector<std::string> settings;  // --set
   std::string key;                    // --key; empty = a new random one
   std::string reason;
+  int64_t as_user = -1;  // --as-user; -1 = who calls
   bool dry_run = false;
 };
 
