@@ -8,6 +8,7 @@
 #include "actors/controller/messages.h"
 #include "actors/controller/router.h"
 #include "journal/reflect_json.h"
+#include "transport/connection.h"
 
 namespace regrow {
 namespace {
@@ -192,6 +193,24 @@ kj::Promise<std::string> AdminService::ask_entity(const PeerIdentity& who, Entit
   });
 }
 
+namespace {
+
+// Passes the answer to a submission on when the job's own first events are visible: whoever is told
+// its number may ask about it at once.
+kj::Promise<std::string> when_visible(const Context& context, std::string answer) {
+  auto actor = context.directory.find(EntityId::job({Json::parse(answer)["job"].get<uint64_t>()}));
+  if (!actor) return kj::mv(answer);
+  auto paf = kj::newPromiseAndCrossThreadFulfiller<bool>();
+  auto fulfiller =
+      std::make_shared<kj::Own<kj::CrossThreadPromiseFulfiller<bool>>>(kj::mv(paf.fulfiller));
+  caf::anon_send(*actor, msg::WhenVisible{[fulfiller] { (*fulfiller)->fulfill(true); }});
+  // If the actor dies meanwhile the job is accepted all the same.
+  return paf.promise.catch_([](kj::Exception&&) { return false; })
+      .then([answer = std::move(answer)](bool) mutable { return std::move(answer); });
+}
+
+}  // namespace
+
 kj::Promise<std::string> AdminService::submit(const PeerIdentity& who, const Json& args) {
   auto spec = args.find("spec");
   if (spec == args.end()) throw BadArgument("argument \"spec\" is missing");
@@ -285,9 +304,13 @@ kj::Promise<LogChunk> AdminService::read_log(const PeerIdentity&, LogQuery query
   }
   SessionId session = board_.session(host);
   if (session.value == 0)
-    return admin_error(kExitUnreachable,
+    return admin_error(kExitJobFailed,
                        "the log is on host " + host.value + ", which is not connected now");
-  return link_->read_log(session, query);
+  // Whatever goes wrong on the way to the host: this controller can be reached.
+  return link_->read_log(session, query).catch_([host](kj::Exception&& e) -> kj::Promise<LogChunk> {
+    return admin_error(kExitJobFailed,
+                       "the log on host " + host.value + " cannot be read now: " + text_of(e));
+  });
 }
 
 }  // namespace regrow

@@ -245,6 +245,10 @@ caf::behavior entity_actor(Self self, Context* context, EntityId id, uint32_t re
         handle(self, Envelope{self->state.host->id(), {}, {}, {}, in::Resumed{}});
         return true;
       },
+      [self](const msg::WhenVisible& m) {
+        self->request(self->state.context->journal, caf::infinite, msg::Barrier{})
+            .then([done = m.done](bool) { done(); }, [](const caf::error&) {});
+      },
       [self](const msg::Inspect& m) { answer_inspection(self, m); },
   };
 }

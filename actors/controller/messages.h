@@ -32,6 +32,12 @@ struct Wake {
 // To an entity: answered with true when it exists, and with it the actors of its children.
 struct Ready {};
 
+// To an entity: `done` is called when all that it has decided by now is durable and in the
+// projection. Never, if its actor dies first: then it is only destroyed.
+struct WhenVisible {
+  std::function<void()> done;
+};
+
 // To the journal actor.
 struct Append {
   std::shared_ptr<std::vector<EventRecord>> records;
@@ -89,6 +95,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Durable)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Resume)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Wake)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Ready)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::WhenVisible)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Append)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Flush)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(regrow::msg::Barrier)

@@ -136,6 +136,10 @@ class Following(CommandTest):
         self.assertRegex(answer.out.splitlines()[-1], r"^job \d+ completed: step 20 on 2 ranks in ")
         self.assertNotIn("\r", answer.out)
 
+    def test_a_job_can_be_asked_about_as_soon_as_its_number_is_known(self):
+        for _ in range(10):  # `run` asks at once, over the connection that has just brought the number
+            self.regrow("run", "--set", "devices.count=0", "--", "/bin/true")
+
     def test_run_of_a_plain_command(self):
         answer = self.regrow("run", "--set", "devices.count=0", "--", "/bin/sh", "-c", "exit 0", timeout=60)
         self.assertIn("completed", answer.out)
@@ -256,6 +260,22 @@ print("last", flush=True)
         self.regrow("logs", job, "--rank", 7, code=2)
         row = json.loads(self.regrow("logs", job, "--rank", 0, "-o", "json").out.splitlines()[0])
         self.assertEqual((row["rank"], row["stream"], row["line"]), (0, "stdout", "out 0 of 0"))
+
+    def test_a_log_on_a_host_that_is_away_is_a_failure_not_a_missing_controller(self):
+        job = self.submit(self.script_recipe(self.SCRIPT), {"command": ["script.py", "0"]})
+        self.assert_ended(job, "completed")
+        host = self.cluster.ranks(job)[0].host
+
+        def connected():
+            hosts = json.loads(self.regrow("hosts", "-o", "json").out)
+            return next(h["connected"] for h in hosts if h["name"] == host)
+
+        self.regrow("fault", "cut-link", host, "--for", "3s")
+        self.cluster.wait_for("the link to be cut", lambda: not connected())
+        answer = self.regrow("logs", job, "--rank", 0, code=1)
+        self.assertIn(f"the log is on host {host}, which is not connected now", answer.err)
+        self.cluster.wait_for("the link to come back", connected)
+        self.assertIn("out 4 of 0", self.regrow("logs", job, "--rank", 0).out)
 
     def test_following_ends_with_the_job(self):
         job = self.submit(self.script_recipe(self.SCRIPT), {"command": ["script.py", "2"]})

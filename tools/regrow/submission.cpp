@@ -17,24 +17,12 @@ namespace {
 
 constexpr auto kSubmitPatience = std::chrono::seconds(10);
 constexpr auto kSubmitPause = std::chrono::milliseconds(200);
-constexpr auto kVisiblePause = std::chrono::milliseconds(5);
-constexpr int kVisibleAsks = 400;
 
 std::string random_key() {
   std::random_device random;
   char out[40];
   std::snprintf(out, sizeof out, "%08x%08x%08x%08x", random(), random(), random(), random());
   return out;
-}
-
-// An accepted job is handed to an actor of its own; a moment later it answers questions. Whoever is
-// told its number may ask about it at once.
-void wait_until_visible(Cli& cli, uint64_t job) {
-  for (int asks = 0; asks < kVisibleAsks; ++asks) {
-    auto answer = cli.client().query("job", {{"job", job}});
-    if (answer || answer.error().exit_code != kExitUsage) return;
-    std::this_thread::sleep_for(kVisiblePause);
-  }
 }
 
 }  // namespace
@@ -92,10 +80,7 @@ Submitted submit(Cli& cli, const JobSpec& spec, const SubmitOptions& options) {
   while (true) {
     auto answer = cli.client().act("submit", args, options.reason);
     if (answer) {
-      Submitted submitted{get<uint64_t>(*answer, "job"),
-                          one_line(get<std::string>(*answer, "message"))};
-      wait_until_visible(cli, submitted.job);
-      return submitted;
+      return {get<uint64_t>(*answer, "job"), one_line(get<std::string>(*answer, "message"))};
     }
     // Nothing there from the start is an error at once; one that goes away in between is waited
     // for.
