@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "recipes/diagnostic.h"
 #include "recipes/text_check.h"
 
 namespace regrow {
@@ -109,6 +110,10 @@ class TreeBuilder : public YAML::EventHandler {
     node.position = positions_.of(mark);
     if (value.find('\0') != value.npos) {
       node = refused(mark, "holds a NUL character (\\0), which no program can be given");
+    } else if (!is_valid_utf8(value)) {
+      // yaml-cpp makes single bytes of \N and \_.
+      node = refused(
+          mark, "holds an escape that gives no UTF-8 here; write \\u0085 for \\N, \\u00a0 for \\_");
     } else if (!node.quoted && anchor == YAML::NullAnchor && !written_as(mark, value)) {
       node = refused(mark,
                      "text without quotes goes on over several lines; use quotes, or | for lines");
@@ -277,7 +282,12 @@ std::string explain(const std::string& message) {
   for (const auto& [theirs, ours] : kWords) {
     if (message == theirs) return std::string(ours);
   }
-  return "not valid YAML: " + message;
+  // Theirs ends with the raw byte, which may be a control character or half of one that is not
+  // ASCII.
+  if (message.starts_with("unknown escape character"))
+    return "a '\\' in double quotes that begins no escape of YAML; write '\\\\', or use single "
+           "quotes";
+  return "not valid YAML: " + printable(message, 200);
 }
 
 }  // namespace

@@ -91,6 +91,14 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
+// At most `limit` bytes, and no character of UTF-8 cut in two.
+std::string shortened(std::string_view text, size_t limit) {
+  size_t end = std::min(text.size(), limit);
+  while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
+    --end;
+  return std::string(text.substr(0, end));
+}
+
 std::string_view last_line(std::string_view text) {
   auto lines = lines_of(text);
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
@@ -234,6 +242,9 @@ void apply_exit(const ExitRecord& exit, RankReport& report) {
   };
   report.state = ProcessState::exited;
   from_string(exit.values.find("state")->second, report.state);
+  bool is_end = report.state == ProcessState::exited || report.state == ProcessState::gone ||
+                report.state == ProcessState::never_started;
+  if (!is_end) report.state = ProcessState::exited;  // whatever it says: an exit file is an end
   number("code", report.exit_code);
   number("signal", report.signal);
   number("pid", report.pid);
@@ -267,13 +278,13 @@ std::string find_error_line(std::string_view stderr_words, std::string_view stdo
       re2::StringPiece text(line->data(), line->size());
       re2::StringPiece found;
       if (re2::RE2::FullMatch(text, pattern, &found)) {
-        return std::string(found.data(), std::min(found.size(), kLongest));
+        return shortened({found.data(), found.size()}, kLongest);
       }
     }
   }
   std::string_view line = last_line(stderr_words);
   if (line.empty()) line = last_line(stdout_words);
-  return std::string(line.substr(0, kLongest));
+  return shortened(line, kLongest);
 }
 
 bool says_address_in_use(std::string_view words) {
