@@ -287,8 +287,15 @@ TEST_CASE(
   world.start_job(1);
   world.hold(world.journal_actor_handle);
   caf::actor rank = world.actor_of(rank_id(0));
-  world.kill_actor(job_id());
-  world.kill_actor(group_id());
+  SECTION("its parent did not see it") {
+    world.kill_actor(job_id());
+    world.kill_actor(group_id());
+  }
+  SECTION("its parent was about to mend it") {
+    world.kill_actor(group_id());
+    world.run();
+    world.kill_actor(job_id());
+  }
   world.run();
   CHECK_FALSE(world.has_actor(job_id()));
   world.let_go(world.journal_actor_handle);
