@@ -56,7 +56,8 @@ bool read_output(int fd, Clock::time_point deadline, std::string& output) {
 }  // namespace
 
 std::string check_modules(const std::string& interpreter, const std::vector<std::string>& modules,
-                          const std::vector<EnvVar>& environment, Duration limit) {
+                          const std::vector<EnvVar>& environment,
+                          const std::optional<ChildUser>& user, Duration limit) {
   if (interpreter.empty() || modules.empty()) return "";
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return std::string("cannot make a pipe: ") + strerror(errno);
@@ -69,6 +70,7 @@ std::string check_modules(const std::string& interpreter, const std::vector<std:
     child.environment.push_back(variable.name + "=" + variable.value);
   }
   child.descriptors = {{writer.get(), 1}, {writer.get(), 2}};
+  child.user = user;
   pid_t pid = spawn_child(child);
   writer = Fd();
   if (pid < 0) {

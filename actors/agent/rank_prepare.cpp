@@ -20,7 +20,7 @@ std::vector<EnvVar> check_environment(const PrepareCommand& command, const std::
 }
 
 std::string cache_key(const PrepareCommand& command) {
-  std::string key = command.interpreter;
+  std::string key = std::to_string(command.uid) + " " + command.interpreter;
   for (const std::string& module : command.modules) key += "\n" + module;
   for (const EnvVar& variable : command.environment)
     key += "\n" + variable.name + "=" + variable.value;
@@ -42,6 +42,11 @@ kj::Promise<PrepareReport> RankRunner::prepare(PrepareCommand command) {
   }
   std::string modules_key = cache_key(command);
   if (modules_found_.contains(modules_key)) command.modules.clear();
+  StartSettings start;  // the check runs as the ranks will
+  if (!command.modules.empty()) report.error = choose_user(command.uid, command.gid, start);
+  if (!report.error.empty()) return report;
+  std::optional<ChildUser> as;
+  if (start.change_user) as = ChildUser{start.uid, start.gid, start.groups};
   if (command.modules.empty() && command.checkpoint.directory.empty()) return report;
   if (*running_checks_ >= kMostChecks) {
     report.error = std::to_string(kMostChecks) + " earlier checks on host " + options_.host.value +
@@ -55,9 +60,9 @@ kj::Promise<PrepareReport> RankRunner::prepare(PrepareCommand command) {
   using Fulfiller = kj::Own<kj::CrossThreadPromiseFulfiller<PrepareReport>>;
   auto fulfiller = std::make_shared<Fulfiller>(kj::mv(answer.fulfiller));
   std::thread([fulfiller, command, report,
-               environment = check_environment(command, user(geteuid()).home),
+               environment = check_environment(command, user(command.uid).home), as,
                limit = options_.module_check_limit]() mutable {
-    report.error = check_modules(command.interpreter, command.modules, environment, limit);
+    report.error = check_modules(command.interpreter, command.modules, environment, as, limit);
     if (report.error.empty()) {
       report.checkpoints = scan_checkpoints(command.checkpoint, command.world_size, report.error);
     }

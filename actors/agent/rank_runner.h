@@ -133,6 +133,7 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
   Entry* find(const IncarnationKey& key);
 
   // rank_spawn.cpp
+  std::string choose_user(uint32_t uid, uint32_t gid, StartSettings& start);
   std::string prepare_start(const SpawnCommand& command, const JobSpec& spec, Entry& entry);
   std::string launch(Entry& entry);
   RankReport never_started(Entry& entry, const std::string& why);

@@ -81,6 +81,27 @@ RankReport RankRunner::spawn(const SpawnCommand& command, const JobSpec& spec) {
   return problem.empty() ? entry.report : never_started(entry, problem);
 }
 
+// As whom to start what a job of that user runs here; why not, if it may not.
+std::string RankRunner::choose_user(uint32_t uid, uint32_t gid, StartSettings& start) {
+  const User& account = user(uid);
+  std::string refusal = options_.allowed_users.refusal(
+      {uid, account.has_account ? account.name : ""}, geteuid(), options_.host);
+  if (!refusal.empty()) return refusal;
+  start.uid = uid;
+  start.gid = getegid();
+  start.change_user = uid != geteuid();
+  if (!start.change_user) return "";
+  if (!account.has_account)
+    return "host " + options_.host.value + " has no account of uid " + std::to_string(uid) +
+           "; make one, or submit as a user that it has";
+  // A group that the user is not in is not given to it, whoever asks.
+  const auto& groups = account.groups;
+  bool member = std::find(groups.begin(), groups.end(), gid) != groups.end();
+  start.gid = member ? gid : account.gid;
+  start.groups = groups;
+  return "";
+}
+
 // Everything that does not need a process yet: user, directories, environment, start file.
 std::string RankRunner::prepare_start(const SpawnCommand& command, const JobSpec& spec,
                                       Entry& entry) {
@@ -89,23 +110,9 @@ std::string RankRunner::prepare_start(const SpawnCommand& command, const JobSpec
   start.arguments.insert(start.arguments.end(), spec.command.begin(), spec.command.end());
   if (start.arguments.empty()) return "the job has no command";
 
-  const User& account = user(spec.uid);
-  std::string problem = options_.allowed_users.refusal(
-      {spec.uid, account.has_account ? account.name : ""}, geteuid(), options_.host);
+  std::string problem = choose_user(spec.uid, spec.gid, start);
   if (!problem.empty()) return problem;
-  start.uid = spec.uid;
-  start.gid = getegid();
-  start.change_user = spec.uid != geteuid();
-  if (start.change_user) {
-    if (!account.has_account)
-      return "host " + options_.host.value + " has no account of uid " + std::to_string(spec.uid) +
-             "; make one, or submit as a user that it has";
-    // A group that the user is not in is not given to it, whoever asks.
-    const auto& groups = account.groups;
-    bool member = std::find(groups.begin(), groups.end(), spec.gid) != groups.end();
-    start.gid = member ? spec.gid : account.gid;
-    start.groups = groups;
-  }
+  const User& account = user(spec.uid);
   problem = make_temporary_directory(command.key, start);
   if (!problem.empty()) return problem;
 

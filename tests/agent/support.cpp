@@ -140,6 +140,7 @@ RankReport World::wait_running(const IncarnationKey& key) {
 }
 
 PrepareReport World::prepare(PrepareCommand command) {
+  if (command.uid == 0) command.uid = geteuid();
   return runner->prepare(std::move(command)).wait(io.waitScope);
 }
 

@@ -119,8 +119,39 @@ TEST_CASE("an interpreter that hangs is given up") {
   std::string script = world.directory.path() + "/hangs";
   write_file(script, "#!/bin/sh\nsleep 1000\n");
   REQUIRE(chmod(script.c_str(), 0755) == 0);
-  CHECK(check_modules(script, {"x"}, {{"PATH", "/usr/bin:/bin", ""}}, Duration::seconds(1)) ==
+  CHECK(check_modules(script, {"x"}, {{"PATH", "/usr/bin:/bin", ""}}, {}, Duration::seconds(1)) ==
         "interpreter " + script + " did not answer within 1 s when asked for modules");
+}
+
+TEST_CASE("modules are looked for as the user whose job it is, never as root for somebody else") {
+  if (geteuid() != 0) return;
+  World world;
+  world.drop_runner();
+  world.options.allowed_users.uids = {65534};
+  world.start_runner();
+  REQUIRE(chmod(world.directory.path().c_str(), 0777) == 0);
+  std::string script = world.directory.path() + "/python";
+  write_file(script,
+             "#!/bin/sh\nid -u > $OUT; id -g >> $OUT; id -G >> $OUT; echo $HOME >> $OUT\n"
+             "echo regrow-modules-found\n");
+  REQUIRE(chmod(script.c_str(), 0755) == 0);
+  PrepareCommand command = command_for(1, 1);
+  command.interpreter = script;
+  command.modules = {"x"};
+  std::string out = world.directory.path() + "/out";
+  command.environment = {{"OUT", out, "recipe"}};
+  command.uid = 65534;
+  CHECK(world.prepare(command).error.empty());
+  CHECK(testing::read_text(out).starts_with("65534\n65534\n65534\n"));
+  CHECK(testing::read_text(out).find("root") == std::string::npos);
+  command.interpreter = "/no/such/python";
+  CHECK(world.prepare(command).error.find("cannot be run: No such file") != std::string::npos);
+  command.interpreter = script;
+  command.environment = {{"OUT", out + "2", "recipe"}};
+  command.uid = 0;
+  CHECK(world.runner->prepare(command).wait(world.io.waitScope).error.find("--allow-user root") !=
+        std::string::npos);
+  CHECK_FALSE(file_exists(out + "2"));
 }
 
 TEST_CASE("prepare reports the checkpoints of its host") {
