@@ -114,7 +114,7 @@ TEST_CASE("modules are looked for where the recipe's environment says") {
   CHECK(world.prepare(command).error.empty());
 }
 
-TEST_CASE("an interpreter that hangs is given up") {
+TEST_CASE("an interpreter that hangs is given up (D-1)") {
   World world;
   std::string script = world.directory.path() + "/hangs";
   write_file(script, "#!/bin/sh\nsleep 1000\n");
