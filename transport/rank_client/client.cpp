@@ -1,0 +1,297 @@
+#include "transport/rank_client/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace regrow::rank_client {
+namespace {
+
+using rank_protocol::FrameReader;
+using rank_protocol::FrameWriter;
+using rank_protocol::Kind;
+
+constexpr int64_t kConnectPauseMs = 100;
+constexpr int kFinishPollMs = 20;
+constexpr int kMostFramesAtOnce = 64;
+// What the first version of the struct had.
+constexpr size_t kSmallestInfo = offsetof(regrow_info, checkpoint_directory) + sizeof(char*);
+
+enum { kResumePath, kCheckpointDirectory, kSocket };
+
+int64_t clock_us(clockid_t clock) {
+  timespec now = {};
+  clock_gettime(clock, &now);
+  return int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
+}
+
+int64_t now_ms() { return clock_us(CLOCK_MONOTONIC) / 1000; }
+
+const char* variable(const char* name) {
+  const char* value = getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+int64_t number(const char* text, int64_t otherwise) {
+  char* end = nullptr;
+  errno = 0;
+  int64_t value = strtoll(text, &end, 10);
+  return end == text || *end != '\0' || errno != 0 ? otherwise : value;
+}
+
+uint32_t small_number(const char* text, uint32_t otherwise) {
+  int64_t value = number(text, -1);
+  return value < 0 || value > UINT32_MAX ? otherwise : static_cast<uint32_t>(value);
+}
+
+// The start number at the end of "SCOPE/JOB/RANK/INCARNATION".
+uint32_t incarnation_in(const char* marker) {
+  const char* slash = strrchr(marker, '/');
+  return slash == nullptr ? 0 : small_number(slash + 1, 0);
+}
+
+// Out of the way of a script that takes 0, 1 and 2 for granted.
+int beyond_standard(int fd) {
+  if (fd < 0 || fd > 2) return fd;
+  int higher = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  close(fd);
+  return higher;
+}
+
+// A path that does not fit into a socket address is reached through a descriptor of its directory.
+bool connect_to(int fd, const char* path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const char* slash = strrchr(path, '/');
+  int at = -1;
+  if (strlen(path) < sizeof address.sun_path) {
+    memcpy(address.sun_path, path, strlen(path));
+  } else {
+    char directory[4096];
+    size_t length = slash == nullptr ? sizeof directory : static_cast<size_t>(slash - path);
+    if (length >= sizeof directory) return false;
+    memcpy(directory, path, length);
+    directory[length] = '\0';
+    at = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (at < 0) return false;
+    snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%.64s", at, slash + 1);
+  }
+  bool connected = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  if (at >= 0) close(at);
+  return connected;
+}
+
+}  // namespace
+
+struct Client::Guard {
+  explicit Guard(Client& client) : client(client) { pthread_mutex_lock(&client.mutex_); }
+  ~Guard() { pthread_mutex_unlock(&client.mutex_); }
+  Client& client;
+};
+
+Client::~Client() {
+  disconnect();
+  for (char* text : strings_) free(text);
+}
+
+int Client::init(regrow_info* info) {
+  Guard guard(*this);
+  if (info != nullptr && info->size < kSmallestInfo) return -EINVAL;
+  if (initialized_ && owner_ != getpid()) after_fork_in_child();
+  if (foreign_) {  // it asks for itself: a connection of its own, which begins with nothing
+    foreign_ = initialized_ = false;
+    newest_ = Report();
+    step_pending_ = finish_pending_ = finishing_ = false;
+    tried_ms_ = -1'000'000;
+  }
+  init_once();
+  exchange();
+  if (info != nullptr) {
+    uint64_t size = info->size;
+    memcpy(info, &info_, size < sizeof info_ ? size : sizeof info_);
+    info->size = size;
+  }
+  return info_.supervised;
+}
+
+int Client::step(int64_t step, double loss) {
+  if (step < 0) return -EINVAL;
+  Guard guard(*this);
+  init_once();
+  if (!reports()) return 0;
+  newest_ = {step, loss, clock_us(CLOCK_REALTIME)};
+  step_pending_ = true;
+  exchange();
+  return 0;
+}
+
+uint64_t Client::generation() {
+  Guard guard(*this);
+  init_once();
+  exchange();
+  return info_.generation;
+}
+
+int Client::finish(int timeout_ms) {
+  int64_t deadline_ms = now_ms() + (timeout_ms < 0 ? 0 : timeout_ms);
+  {
+    Guard guard(*this);
+    init_once();
+    finish_pending_ = finishing_ = reports();
+  }
+  while (true) {
+    pollfd wait = {-1, POLLIN, 0};
+    {
+      Guard guard(*this);
+      exchange();
+      if (!reports()) return 0;
+      if (!finishing_) return 1;
+      wait.fd = fd_;
+    }
+    int64_t left_ms = deadline_ms - now_ms();
+    if (left_ms <= 0) return 0;
+    poll(&wait, 1, left_ms < kFinishPollMs ? static_cast<int>(left_ms) : kFinishPollMs);
+  }
+}
+
+void Client::after_fork_in_child() {
+  if (initialized_) foreign_ = true;
+  disconnect();
+}
+
+void Client::init_once() {
+  if (initialized_) return;
+  initialized_ = true;
+  owner_ = getpid();
+  read_environment();
+}
+
+void Client::read_environment() {
+  const char* names[] = {"REGROW_RESUME_PATH", "REGROW_CHECKPOINT_DIR", "REGROW_SOCKET"};
+  for (int i = 0; i < 3; ++i) {
+    free(strings_[i]);
+    strings_[i] = strdup(variable(names[i]));
+  }
+  auto text = [this](int i) { return strings_[i] == nullptr ? "" : strings_[i]; };
+  info_.rank = small_number(variable("RANK"), small_number(variable("REGROW_RANK"), 0));
+  info_.world_size = small_number(variable("WORLD_SIZE"), 1);
+  info_.local_rank = small_number(variable("LOCAL_RANK"), 0);
+  info_.job = static_cast<uint64_t>(number(variable("REGROW_JOB"), 0));
+  info_.generation = static_cast<uint64_t>(number(variable("REGROW_GENERATION"), 0));
+  info_.incarnation = incarnation_in(variable("REGROW_INCARNATION"));
+  info_.restart_count = small_number(variable("TORCHELASTIC_RESTART_COUNT"), 0);
+  info_.resume_step = number(variable("REGROW_RESUME_STEP"), -1);
+  info_.resume_path = text(kResumePath);
+  info_.checkpoint_directory = text(kCheckpointDirectory);
+  const char* token = variable("REGROW_TOKEN");
+  info_.supervised = text(kSocket)[0] != '\0' && strlen(token) == sizeof token_;
+  if (info_.supervised != 0) memcpy(token_, token, sizeof token_);
+}
+
+void Client::exchange() {
+  if (initialized_ && !foreign_ && owner_ != getpid()) after_fork_in_child();
+  if (!reports()) return;
+  if (fd_ >= 0 && !holds_socket()) fd_ = -1;  // somebody else's by now
+  if (fd_ >= 0) receive();
+  if (fd_ < 0) connect();
+  send_pending();
+  if (!reports()) disconnect();
+}
+
+void Client::connect() {
+  int64_t now = now_ms();
+  if (!reports() || now - tried_ms_ < kConnectPauseMs) return;
+  tried_ms_ = now;
+  int fd = beyond_standard(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd < 0) return;
+  struct stat info = {};
+  if (!connect_to(fd, strings_[kSocket]) || fstat(fd, &info) != 0) {
+    close(fd);
+    return;
+  }
+  fd_ = fd;
+  device_ = info.st_dev;
+  inode_ = info.st_ino;
+  // Of what the one before had read nothing is known.
+  hello_pending_ = true;
+  step_pending_ = newest_.step >= 0;
+  finish_pending_ = finishing_;
+}
+
+bool Client::holds_socket() const {
+  struct stat info = {};
+  return fstat(fd_, &info) == 0 && info.st_dev == device_ && info.st_ino == inode_;
+}
+
+void Client::disconnect() {
+  if (fd_ >= 0 && holds_socket()) close(fd_);
+  fd_ = -1;
+}
+
+bool Client::send(const FrameWriter& frame) {
+  if (fd_ < 0) return false;
+  ssize_t n;
+  do {
+    n = ::send(fd_, frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  } while (n < 0 && errno == EINTR);
+  if (n >= 0) return true;
+  bool full = errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM;
+  if (!full) {
+    receive();  // why, if it said so
+    disconnect();
+  }
+  return false;
+}
+
+void Client::send_pending() {
+  if (hello_pending_) {
+    FrameWriter frame(Kind::hello);
+    hello_pending_ = !send(frame.text(token_, sizeof token_));
+  }
+  if (hello_pending_) return;
+  if (step_pending_) {
+    FrameWriter frame(Kind::step);
+    step_pending_ = !send(frame.number(newest_.step).real(newest_.loss).number(newest_.time_us));
+  }
+  if (finish_pending_ && !step_pending_) {
+    FrameWriter frame(Kind::finish);
+    finish_pending_ = !send(frame.number(newest_.step));
+  }
+}
+
+void Client::receive() {
+  bool failed = false;
+  for (int i = 0; i < kMostFramesAtOnce && fd_ >= 0; ++i) {
+    unsigned char packet[rank_protocol::kMaxFrameBytes];
+    ssize_t n = recv(fd_, packet, sizeof packet, MSG_DONTWAIT | MSG_TRUNC);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    // A reset comes before what had been said; once.
+    if (n < 0 && errno == ECONNRESET && !failed) {
+      failed = true;
+      continue;
+    }
+    if (n <= 0) return disconnect();
+    FrameReader frame(packet, static_cast<size_t>(n));
+    on_frame(frame);
+  }
+}
+
+void Client::on_frame(FrameReader& frame) {
+  if (frame.kind() == Kind::welcome) {
+    auto generation = static_cast<uint64_t>(frame.number());
+    if (frame.good()) info_.generation = generation;
+  }
+  if (frame.kind() == Kind::refused) info_.supervised = 0;
+  if (frame.kind() == Kind::finished) finishing_ = finish_pending_ = false;
+}
+
+}  // namespace regrow::rank_client
