@@ -26,6 +26,7 @@ struct AgentOptions {
   std::string address;       // where ranks on other hosts reach this one; empty = 127.0.0.1
   std::string certs_dir;     // ca.pem, NAME.pem, NAME.key; for TCP
   std::string shim;          // absolute path of regrow-shim
+  std::string rank_library;  // absolute path of libregrow_rank, told to ranks; empty = none
   std::string sysroot;       // simulated devices: DIR/devices/NAME; empty = none
   std::string boot_id_file;  // empty = the kernel's
   std::string temporary_root = "/tmp";

@@ -25,6 +25,7 @@ RankRunnerOptions runner_options(const AgentOptions& options, const HostIdentity
   runner.run_directory = options.run_dir;
   runner.state_directory = options.state_dir;
   runner.shim = options.shim;
+  runner.rank_library = options.rank_library;
   runner.temporary_root = options.temporary_root;
   if (auto allowed = AllowedUsers::parse(options.allowed_users)) runner.allowed_users = *allowed;
   runner.first_port = options.first_port;

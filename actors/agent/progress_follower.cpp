@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 namespace regrow {
@@ -37,13 +39,28 @@ ProgressFollower::~ProgressFollower() = default;
 bool ProgressFollower::poll() {
   bool out = poll(streams_[0]);
   bool err = poll(streams_[1]);
-  return out || err;
+  return std::exchange(news_, false) || out || err;
+}
+
+void ProgressFollower::report(const StepReport& report) {
+  int64_t time_us = std::max(report.time_us, step_us_);
+  if (!reported_) {
+    // Step lines that were read before may count otherwise.
+    reported_ = true;
+    pattern_ = nullptr;
+    step_ = -1;
+    step_seconds_ = 0;
+  }
+  see_step(report.step, time_us);
+  output_us_ = std::max(output_us_, time_us);
+  if (!std::isnan(report.loss)) loss_ = report.loss;
+  news_ = true;
 }
 
 bool ProgressFollower::poll(Stream& stream) {
   LogExtent extent = stream.reader.extent();
   if (extent.end <= stream.position) return false;
-  output_us_ = std::max(output_us_, extent.written_us);
+  if (!reported_) output_us_ = std::max(output_us_, extent.written_us);
   if (!pattern_) {
     stream.position = extent.end;
     return true;
@@ -85,18 +102,22 @@ void ProgressFollower::scan_line(std::string_view line, int64_t written_us) {
   int64_t step = -1;
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
   if (error != std::errc() || end != digits.data() + digits.size() || step < 0) return;
-  if (step_ >= 0 && step > step_ && written_us > step_us_) {
-    double seconds =
-        static_cast<double>(written_us - step_us_) / 1e6 / static_cast<double>(step - step_);
-    step_seconds_ = step_seconds_ == 0 ? seconds : 0.8 * step_seconds_ + 0.2 * seconds;
-  }
-  // Lines of one read share one time; the first of them is when the step was seen to move.
-  if (step != step_) step_us_ = written_us;
-  step_ = step;
+  see_step(step, written_us);
   if (loss_group_ > 0) {
     re2::StringPiece loss = groups[static_cast<size_t>(loss_group_)];
     if (!loss.empty()) loss_ = strtod(std::string(loss.data(), loss.size()).c_str(), nullptr);
   }
+}
+
+void ProgressFollower::see_step(int64_t step, int64_t time_us) {
+  if (step_ >= 0 && step > step_ && time_us > step_us_) {
+    double seconds =
+        static_cast<double>(time_us - step_us_) / 1e6 / static_cast<double>(step - step_);
+    step_seconds_ = step_seconds_ == 0 ? seconds : 0.8 * step_seconds_ + 0.2 * seconds;
+  }
+  // Lines of one read share one time; the first of them is when the step was seen to move.
+  if (step != step_) step_us_ = time_us;
+  step_ = step;
 }
 
 }  // namespace regrow

@@ -25,6 +25,9 @@ struct RankHost {
   std::string home;                   // of the rank's user
   std::string user;
   std::string temporary_directory;  // this incarnation's own
+  std::string rank_socket;          // where it may report to, and the token that it must say
+  std::string rank_token;
+  std::string rank_library;  // libregrow_rank; empty = none came with the agent
 };
 
 // "SCOPE/JOB/RANK/INC": the value of REGROW_INCARNATION. Whatever a rank starts inherits it, so

@@ -106,11 +106,17 @@ void RankRunner::stop_all(Duration grace) {
   }
 }
 
+bool RankRunner::poll_progress(Entry& entry) {
+  auto step = entry.socket ? entry.socket->take_step() : std::nullopt;
+  if (step) entry.follower->report(*step);
+  return entry.follower->poll();
+}
+
 std::vector<ProgressReport> RankRunner::collect_progress(bool all) {
   std::vector<ProgressReport> reports;
   for (auto& [key, entry] : entries_) {
     if (entry->report.state != ProcessState::running || !entry->follower) continue;
-    bool moved = entry->follower->poll();
+    bool moved = poll_progress(*entry);
     if (!moved && !all) continue;
     const ProgressFollower& follower = *entry->follower;
     entry->report.last_step = follower.step();

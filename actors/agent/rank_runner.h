@@ -33,6 +33,7 @@
 #include "actors/agent/incarnation_record.h"
 #include "actors/agent/port_leases.h"
 #include "actors/agent/progress_follower.h"
+#include "actors/agent/rank_socket.h"
 #include "supervisors/host_protocol.h"
 #include "transport/host_link.h"
 
@@ -51,6 +52,7 @@ struct RankRunnerOptions {
   std::string run_directory;            // ranks/ lies here; may go with a reboot
   std::string state_directory;          // highest incarnations; stays
   std::string shim;                     // path of regrow-shim
+  std::string rank_library;             // path of libregrow_rank; empty = none
   std::string temporary_root = "/tmp";  // short: sockets in TMPDIR must fit into 108 bytes
   uint32_t first_port = 20000;
   uint32_t last_port = 29999;
@@ -111,7 +113,8 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
     StartSettings start;
     kj::Own<Connection> connection;
     std::unique_ptr<ProgressFollower> follower;
-    std::string pending_stop;  // said when connected
+    std::unique_ptr<RankSocket> socket;  // while it may run
+    std::string pending_stop;            // said when connected
     bool stop_sent = false;
     bool voided = false;  // by a reboot
     bool acknowledged = false;
@@ -165,6 +168,8 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
   void reap_later(pid_t pid);
   void reap();
 
+  void listen_for_reports(Entry& entry);
+  bool poll_progress(Entry& entry);
   std::vector<ProgressReport> collect_progress(bool all);
   void forget_old(JobId job, RankIndex rank);
   void forget_oldest();

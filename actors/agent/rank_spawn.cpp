@@ -123,6 +123,9 @@ std::string RankRunner::prepare_start(const SpawnCommand& command, const JobSpec
   host.home = account.home;
   host.user = account.name;
   host.temporary_directory = start.temporary_directory;
+  host.rank_socket = RankSocket::path_in(directory_of(command.key));
+  host.rank_token = RankSocket::make_token();
+  host.rank_library = options_.rank_library;
   start.environment = build_rank_environment(command, spec, host);
   start.working_directory = spec.working_directory.empty() ? account.home : spec.working_directory;
   start.nofile = spec.nofile;
@@ -131,7 +134,25 @@ std::string RankRunner::prepare_start(const SpawnCommand& command, const JobSpec
   start.stop_scope = spec.stop_scope;
   start.grace = spec.timeouts.stop_grace;
   start.progress_pattern = spec.progress_pattern;
-  return replace_file(directory_of(command.key) + "/start", encode_start_file(start), 0600);
+  problem = replace_file(directory_of(command.key) + "/start", encode_start_file(start), 0600);
+  if (problem.empty()) listen_for_reports(entry);
+  return problem;
+}
+
+// What its start file says is enough, for this agent and the next.
+void RankRunner::listen_for_reports(Entry& entry) {
+  const StartSettings& start = entry.start;
+  const IncarnationKey& key = entry.report.key;
+  RankSocketSettings settings;
+  settings.directory = directory_of(key);
+  settings.name = describe(key);
+  settings.token = start.variable("REGROW_TOKEN");
+  settings.uid = start.change_user ? start.uid : geteuid();
+  settings.gid = start.gid;
+  settings.generation =
+      static_cast<uint64_t>(atoll(std::string(start.variable("REGROW_GENERATION")).c_str()));
+  if (settings.token.empty()) return;  // started by an agent that knew nothing of this
+  entry.socket = std::make_unique<RankSocket>(port_, timer_, std::move(settings));
 }
 
 // Named after the rank for whoever looks, unguessable for whoever would be first.
@@ -171,6 +192,7 @@ RankReport RankRunner::never_started(Entry& entry, const std::string& why) {
   entry.report.message = why;
   entry.report.group_gone_us = wall_clock_us();
   entry.stage = Stage::final;
+  entry.socket = nullptr;
   replace_file(directory_of(entry.report.key) + "/exit", encode_exit_file(entry.report), 0644,
                true);
   remove_temporary(entry);

@@ -88,6 +88,7 @@ RankRunner::Entry& RankRunner::load(const IncarnationKey& key) {
   }
   entry.follower = std::make_unique<ProgressFollower>(directory, entry.start.log_layout(),
                                                       entry.start.progress_pattern);
+  listen_for_reports(entry);
   if (key.rank.value == 0 && !file_exists(directory + "/exit")) {
     auto number = [&entry](std::string_view name) {
       return static_cast<uint32_t>(atoll(std::string(entry.start.variable(name)).c_str()));
@@ -203,8 +204,9 @@ bool RankRunner::finish_from_file(Entry& entry) {
   auto exit = bytes ? decode_exit_file(*bytes) : std::nullopt;
   if (!exit) return false;
   apply_exit(*exit, entry.report);
+  if (entry.socket) entry.socket->drain();
   if (entry.follower) {
-    entry.follower->poll();
+    poll_progress(entry);
     entry.report.last_step = entry.follower->step();
   }
   entry.connection = nullptr;
@@ -215,6 +217,7 @@ bool RankRunner::finish_from_file(Entry& entry) {
 
 void RankRunner::become_final(Entry& entry) {
   entry.stage = Stage::final;
+  entry.socket = nullptr;
   changed(entry);
   end_leftovers_later(entry);
 }

@@ -31,6 +31,9 @@ RankHost a_host() {
   host.home = "/home/ann";
   host.user = "ann";
   host.temporary_directory = "/tmp/regrow-7.3.2-x";
+  host.rank_socket = "/run/regrow-agent/ranks/7/3.2/rank.sock";
+  host.rank_token = "0123456789abcdef0123456789abcdef";
+  host.rank_library = "/usr/lib/libregrow_rank.so.1";
   return host;
 }
 
@@ -81,8 +84,11 @@ REGROW_HOST=h2 (regrow)
 REGROW_INCARNATION=uid1/7/3/2 (regrow)
 REGROW_JOB=7 (regrow)
 REGROW_RANK=3 (regrow)
+REGROW_RANK_LIBRARY=/usr/lib/libregrow_rank.so.1 (default)
 REGROW_RESUME_PATH=/ckpt/step_200 (regrow)
 REGROW_RESUME_STEP=200 (regrow)
+REGROW_SOCKET=/run/regrow-agent/ranks/7/3.2/rank.sock (regrow)
+REGROW_TOKEN=0123456789abcdef0123456789abcdef (regrow)
 ROLE_NAME=default (regrow)
 ROLE_RANK=3 (regrow)
 ROLE_WORLD_SIZE=4 (regrow)

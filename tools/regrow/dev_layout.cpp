@@ -105,6 +105,14 @@ std::string find_shim() {
   return "";
 }
 
+std::string find_rank_library() {
+  std::error_code error;
+  fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (error) return "";
+  fs::path path = self.parent_path().parent_path() / REGROW_LIBDIR / "libregrow_rank.so.1";
+  return access(path.c_str(), R_OK) == 0 ? path.string() : "";
+}
+
 Status DevLayout::take_lock() {
   std::string path = directory_ + "/dev.lock";
   lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);

@@ -66,5 +66,7 @@ int server_of_socket(const std::string& path);
 
 // regrow-shim beside this program or in ../libexec/regrow; empty if neither is there.
 std::string find_shim();
+// libregrow_rank as it is installed or built with this program; empty if it is not there.
+std::string find_rank_library();
 
 }  // namespace regrow::cli

@@ -181,6 +181,7 @@ void add_agent(CLI::App& app, Cli& cli) {
            "regrow-shim is neither beside this program nor in ../libexec/regrow; name it with "
            "--shim");
     agent.shim = absolute_path(agent.shim);
+    agent.rank_library = find_rank_library();
     agent.controller = to_string(or_fail(address_of_value(agent.controller)));
     if (agent.state_dir.empty())
       agent.state_dir = default_state_directory("agent", hints_of_this_process("", ""));
