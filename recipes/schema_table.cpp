@@ -132,10 +132,11 @@ void add_program_rows(std::vector<SchemaRow>& rows) {
         .kind = Kind::choice,
         .default_text = "rank_zero",
         .choices = "rank_zero|store",
-        .doc = "Where the ranks meet: at a port that rank 0's own script opens, or in a "
-               "torch.distributed store that regrow runs beside rank 0 with `interpreter`. The store "
-               "is up before the ranks and stays up over restarts, which saves them a second of "
-               "waiting. For scripts that use `init_process_group` with env://.",
+        .doc =
+            "Where the ranks meet: at a port that rank 0's own script opens, or in a "
+            "torch.distributed store that regrow runs beside rank 0 with `interpreter`. The store "
+            "is up before the ranks and stays up over restarts, which saves them a second of "
+            "waiting. For scripts that use `init_process_group` with env://.",
         .store = REGROW_STORE(spec.rendezvous = enum_of<Rendezvous>(value))},
        {.path = "working_directory",
         .kind = Kind::directory,
@@ -283,15 +284,18 @@ void add_timing_rows(std::vector<SchemaRow>& rows) {
         .kind = Kind::duration,
         .default_text = "15m",
         .max = 7 * kDay,
-        .doc = "From start to first progress; 0s = no limit. Needs `progress.pattern` (no limit "
-               "without).",
+        .doc = "From start to first progress; 0s = no limit. Needs `progress.pattern` or "
+               "`timeouts.progress` (no limit without).",
         .store = REGROW_STORE(spec.timeouts.start = duration_of(value))},
        {.path = "timeouts.progress",
         .kind = Kind::duration,
         .default_text = "0s",
         .max = 7 * kDay,
         .example = "2m",
-        .doc = "Without progress for this long a rank hangs; 0s = not watched.",
+        .doc =
+            "Without progress for this long a rank hangs; 0s = not watched. Progress is a step: "
+            "reported with regrow.step(), else a line of `progress.pattern`; without either, any "
+            "output.",
         .store = REGROW_STORE(spec.timeouts.progress = duration_of(value))},
        {.path = "timeouts.stop_grace",
         .kind = Kind::duration,
@@ -337,7 +341,9 @@ void add_timing_rows(std::vector<SchemaRow>& rows) {
 
 void add_output_rows(std::vector<SchemaRow>& rows) {
   rows.insert(rows.end(),
-              {{.path = "progress", .doc = "How progress is read from the ranks' output."},
+              {{.path = "progress",
+                .doc = "How progress is read from the output of ranks that do not "
+                       "report it themselves (docs/rank-api.md)."},
                {.path = "progress.pattern",
                 .kind = Kind::pattern,
                 .example = "'step (?P<step>[0-9]+)(.*loss (?P<loss>[0-9.]+))?'",

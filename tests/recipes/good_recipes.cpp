@@ -113,6 +113,12 @@ TEST_CASE("what a recipe leaves out has the defaults of the specification") {
 TEST_CASE("without a progress pattern there is no start time-out, since no progress is ever seen") {
   CHECK(good(recipe_with("")).timeouts.start.us == 0);
   CHECK(good(recipe_with("timeouts: {start: 0s}\n")).timeouts.start.us == 0);
+  // Ranks that report their steps need no pattern.
+  Timeouts reported = good(recipe_with("timeouts: {progress: 1m}\n")).timeouts;
+  CHECK(reported.progress == Duration::seconds(60));
+  CHECK(reported.start.us == 0);
+  CHECK(good(recipe_with("timeouts: {progress: 1m, start: 9m}\n")).timeouts.start ==
+        Duration::seconds(540));
 }
 
 TEST_CASE("a default gives way to what the recipe says") {
