@@ -25,6 +25,7 @@ $REGROW_CHECKPOINT_DIR or --checkpoint-dir.
 """
 
 import argparse
+import gc
 import hashlib
 import io
 import json
@@ -350,6 +351,10 @@ def run(options):
 
     training.write_result()
     dist.barrier()  # nobody leaves before the result is safe
+    # The model goes first. Were it the last to hold the group, PyTorch 1.13 could wait, with the
+    # interpreter's lock, for a thread that needs that lock, and the rank would never exit.
+    del ddp
+    gc.collect()
     dist.destroy_process_group()
 
 
