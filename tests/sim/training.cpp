@@ -65,7 +65,9 @@ void Training::step(TeamId id) {
     return;
   }
   ++team.step;
-  last_step_[id.first] = loop_.now();
+  // One that was given up behind a cut link may still step; it does not speak for its job.
+  auto newer = teams_.upper_bound(id);
+  if (newer == teams_.end() || newer->first.first != id.first) last_step_[id.first] = loop_.now();
   for (auto& [rank, p] : team.ranks) {
     p->step = team.step;
     p->step_at = loop_.now();
