@@ -89,7 +89,7 @@ struct RankReport {
   std::string message;           // for a person: exec error, "did not stop within 10 s"
   std::string last_words;        // end of stderr (stdout if empty), at most 8 KiB, whole lines
   std::string error_line;        // the line that names the failure ("ValueError: ..."), may be empty
-  int64_t last_step = -1;        // last step seen in its output; -1 = none
+  int64_t last_step = -1;        // last that it reported or its output showed; -1 = none
   int64_t started_us = 0;        // host wall clock, microseconds: exec
   int64_t leader_ended_us = 0;   // the leader's end
   int64_t group_gone_us = 0;     // everything that it started is gone
@@ -98,14 +98,14 @@ struct RankReport {
                 leader_ended_us, group_gone_us)
 };
 
-// Sent at most ten times a second per host for ranks whose output moved, and with every heartbeat.
+// Sent at most ten times a second per host for ranks that moved, and with every heartbeat.
 struct ProgressReport {
   IncarnationKey key;
-  int64_t step = -1;          // -1 = no step line seen yet
+  int64_t step = -1;          // -1 = none seen yet
   double loss = 0;            // NaN = unknown
   double step_seconds = 0;    // smoothed time between steps; 0 = unknown
-  int64_t output_us = 0;      // host wall clock of its last output
-  int64_t step_us = 0;        // host wall clock of its last step line
+  int64_t output_us = 0;      // host wall clock of its last sign of progress: output or report
+  int64_t step_us = 0;        // host wall clock of its last step
   bool stopped = false;       // /proc state T: someone SIGSTOPped it
   REGROW_FIELDS(ProgressReport, key, step, loss, step_seconds, output_us, step_us, stopped)
 };

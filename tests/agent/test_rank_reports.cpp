@@ -62,7 +62,7 @@ time.sleep(1000)
   ProgressReport report = world.wait_step(125);
   CHECK(report.loss == Approx(0.125));
   CHECK(report.step_seconds > 0.05);
-  CHECK(report.step_seconds < 1);
+  CHECK(report.step_seconds < 10);
   CHECK(report.step_us > 0);
   CHECK(report.output_us == report.step_us);  // a sign of progress, as an output line is
   CHECK(world.runner->moved().empty());
@@ -75,32 +75,41 @@ TEST_CASE("what it reports outweighs what it prints") {
   world.spec.progress_pattern = R"(step (?P<step>\d+) loss (?P<loss>[.\d]+))";
   auto key = world.spawn_python(R"(
 import regrow, os, sys, time
-print("step 900 loss 0.5", flush=True)
+print("step 3 loss 0.25", flush=True)
+while not os.path.exists("next"): time.sleep(0.01)
+print("step 4 loss 0.5", flush=True)
 while not os.path.exists("go"): time.sleep(0.01)
-regrow.step(3)
+regrow.step(900)
+time.sleep(0.2)
 print("step 901 loss 0.25", flush=True)
 print("step 902 loss 0.25", file=sys.stderr, flush=True)
 open("printed", "w").close()
 time.sleep(1000)
 )");
-  ProgressReport printed = world.wait_step(900);
+  world.wait_step(3);
+  testing::write_file(world.directory.path() + "/next", "");
+  ProgressReport printed = world.wait_step(4);
+  CHECK(printed.step_seconds > 0);
   CHECK(printed.loss == Approx(0.5));
   testing::write_file(world.directory.path() + "/go", "");
   REQUIRE(world.wait_until([&] { return file_exists(world.directory.path() + "/printed"); }));
-  ProgressReport reported = world.wait_step(3);
+  ProgressReport reported = world.wait_step(900);
   CHECK(reported.loss == Approx(0.5));
   CHECK(reported.step_seconds == 0);
   world.pass(0.1);
   reported = world.runner->progress().at(0);
-  CHECK(reported.step == 3);
+  CHECK(reported.step == 900);
   CHECK(reported.output_us == reported.step_us);  // what it prints is no progress any more
   world.stop(key, 0, true);
-  CHECK(world.wait_final(key).last_step == 3);
+  CHECK(world.wait_final(key).last_step == 900);
 }
 
 TEST_CASE("the newest step is known of a rank that ended at once, and of one that ended unseen") {
   ReportingWorld world;
   auto at_once = world.spawn_python("import regrow\nfor n in range(51): regrow.step(n)", 0);
+  // It connects, reports and ends before the agent has looked once.
+  for (int i = 0; i < 1000 && !file_exists(world.directory_of(at_once) + "/exit"); ++i)
+    usleep(10'000);
   CHECK(world.wait_final(at_once).last_step == 50);
 
   auto unseen = world.spawn_python(R"(
@@ -126,9 +135,10 @@ TEST_CASE(
   ReportingWorld world;
   world.options.rank_library = "";
   world.restart_runner();
-  auto none = world.spawn_shell("echo library=$REGROW_RANK_LIBRARY. socket=$REGROW_SOCKET", 0);
+  auto none =
+      world.spawn_shell("echo library=${REGROW_RANK_LIBRARY-none}. socket=$REGROW_SOCKET", 0);
   CHECK(world.wait_final(none).exit_code == 0);
-  CHECK(world.log(none) == "library=. socket=" + world.directory_of(none) + "/rank.sock\n");
+  CHECK(world.log(none) == "library=none. socket=" + world.directory_of(none) + "/rank.sock\n");
   CHECK_FALSE(file_exists(world.directory_of(none) + "/rank.sock"));
 }
 

@@ -60,7 +60,8 @@ class Environment(ClusterTest):
             self.assert_ended(job, "completed")
             found.append(self.environments(job, 2))
         differ = {"REGROW_JOB", "REGROW_INCARNATION", "MASTER_PORT", "TMPDIR",
-                  "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE"}  # fmt: skip
+                  "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE",
+                  "REGROW_SOCKET", "REGROW_TOKEN"}  # fmt: skip
         for one, other in zip(*found):
             self.assertEqual(
                 {k: v for k, v in one.items() if k not in differ},
