@@ -1,5 +1,6 @@
 // What a rank reports of itself, from its call of the library to the runner's reports.
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -130,8 +131,33 @@ while not os.path.exists("go"): time.sleep(0.01)
   CHECK(world.wait_final(unseen).last_step == 7);
 }
 
-TEST_CASE(
-    "a rank whose agent came without the library is told of none, and its socket goes with it") {
+TEST_CASE("a rank of another user reports to an agent that runs as root") {
+  if (geteuid() != 0) return;
+  ReportingWorld world;
+  // The source may lie where that user cannot look.
+  namespace fs = std::filesystem;
+  fs::path module = world.directory.path() + "/module";
+  fs::copy(fs::path(getenv("REGROW_SOURCE_DIR")) / "transport/rank_client/python", module,
+           fs::copy_options::recursive);
+  fs::copy(world.options.rank_library, module / "regrow/libregrow_rank.so.1");
+  fs::permissions(world.directory.path(), fs::perms(0755));
+  world.spec.environment[0].value = module;
+  world.options.rank_library = "";
+  world.options.allowed_users.uids = {65534};
+  world.restart_runner();
+  world.spec.uid = 65534;
+  world.spec.gid = 65534;
+  auto key = world.spawn_python("import regrow, time\nregrow.step(7)\ntime.sleep(1000)");
+  world.wait_step(7);
+  // And to the next agent, which has only the start file.
+  world.restart_runner();
+  struct stat socket = {};
+  REQUIRE(stat((world.directory_of(key) + "/rank.sock").c_str(), &socket) == 0);
+  CHECK(socket.st_uid == 65534);
+  CHECK((socket.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("an agent without the library names none; the socket goes with the rank") {
   ReportingWorld world;
   world.options.rank_library = "";
   world.restart_runner();
