@@ -120,6 +120,7 @@ std::vector<EnvVar> build_rank_environment(const SpawnCommand& command, const Jo
   environment.set("REGROW_CHECKPOINT_DIR", spec.checkpoint.directory);
   environment.set("REGROW_SOCKET", host.rank_socket);
   environment.set("REGROW_TOKEN", host.rank_token);
+  if (!host.rank_library.empty()) environment.set("REGROW_RANK_LIBRARY", host.rank_library);
   pin_devices(environment, command, host);
 
   environment.set_default("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
@@ -132,8 +133,6 @@ std::vector<EnvVar> build_rank_environment(const SpawnCommand& command, const Jo
   environment.set_default("TMPDIR", host.temporary_directory);
   // Into a pipe Python would keep its output back: progress would look like silence.
   environment.set_default("PYTHONUNBUFFERED", "1");
-  if (!host.rank_library.empty())
-    environment.set_default("REGROW_RANK_LIBRARY", host.rank_library);
   return environment.take();
 }
 

@@ -137,6 +137,27 @@ assert regrow.finish(timeout=60) is False
             self.assertIn(b"ImportError: regrow: cannot load", done.stderr)
             self.assertIn(b"/nowhere/libregrow_rank.so.1", done.stderr)
 
+    def test_under_torchrun_nothing_is_sent_and_every_call_succeeds(self):
+        if subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
+            self.skipTest(f"{PYTHON} has no module torch (package python3-torch)")
+        with tempfile.TemporaryDirectory(prefix="regrow-") as directory:
+            script = Path(directory) / "rank.py"
+            script.write_text(
+                "import regrow, os\n"
+                "info = regrow.init()\n"
+                "regrow.step(0, 0.5)\n"
+                "assert not regrow.finish() and not info.supervised and info.generation == 0\n"
+                f"open(os.path.join({directory!r}, f'{{info.rank}}'), 'w').write("
+                "f'{info.local_rank} of {info.world_size}')\n"
+            )
+            output_of(
+                PYTHON, ROOT / "tests/peers/torchrun_launch.py", "--standalone",
+                "--nproc_per_node=2", script,
+                env=bare(PYTHONPATH=str(MODULE), REGROW_RANK_LIBRARY=str(self.library())),
+            )  # fmt: skip
+            told = [(Path(directory) / str(rank)).read_text() for rank in range(2)]
+        self.assertEqual(told, ["0 of 2", "1 of 2"])
+
     def test_what_a_step_costs_a_script(self):
         script = """
 import time, regrow
