@@ -8,7 +8,8 @@ namespace regrow::fuzz {
 const std::vector<Target>& targets() {
   static const std::vector<Target> all{{"recipe", recipe},         {"record", record},
                                        {"start_file", start_file}, {"pid_file", pid_file},
-                                       {"exit_file", exit_file},   {"rank_path", rank_path}};
+                                       {"exit_file", exit_file},   {"rank_path", rank_path},
+                                       {"rank_frame", rank_frame}};
   return all;
 }
 

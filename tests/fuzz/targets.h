@@ -26,5 +26,6 @@ void start_file(std::string_view bytes);  // actors/agent/shim_protocol.h: the s
 void pid_file(std::string_view bytes);    // the pid file,
 void exit_file(std::string_view bytes);   // the exit file
 void rank_path(std::string_view bytes);   // names below ranks/, "JOB/RANK.INC"
+void rank_frame(std::string_view bytes);  // transport/rank_client/frame.h: what ranks send
 
 }  // namespace regrow::fuzz
