@@ -11,6 +11,7 @@ namespace regrow {
 namespace {
 
 constexpr uint32_t kProtocol = 1;
+constexpr size_t kRefusalsKept = 1000;
 
 Envelope to(EntityId entity, Input input) {
   return {std::move(entity), {}, {}, {}, std::move(input)};
@@ -26,7 +27,8 @@ std::string version_problem(uint32_t protocol) {
 
 AttachAnswer LinkHandler::agent_connected(SessionId session, const PeerIdentity& peer,
                                           AgentHello hello) {
-  if (auto problem = version_problem(hello.protocol); !problem.empty()) return {problem, epoch_};
+  if (auto problem = version_problem(hello.protocol); !problem.empty())
+    return refused(hello.name, problem);
   bool newer = hello.seen_epoch.number > epoch_.number;
   bool twin =
       hello.seen_epoch.number == epoch_.number && hello.seen_epoch.start_id != epoch_.start_id;
@@ -39,9 +41,13 @@ AttachAnswer LinkHandler::agent_connected(SessionId session, const PeerIdentity&
     context_.fatal(why);
     return {why, epoch_};
   }
-  for (auto& [other, known] : sessions_) {
-    if (known.host == hello.name && known.uid == hello.uid)
-      link_->drop(other, "the same agent connected again");
+  for (const auto& [other, known] : sessions_) {
+    if (known.host == hello.name && known.uid != hello.uid)
+      return refused(hello.name, "another agent is connected as host " + hello.name.value +
+                                     " with a different identity; give this one another --name");
+  }
+  for (const auto& [other, known] : sessions_) {
+    if (known.host == hello.name) link_->drop(other, "the same agent connected again");
   }
   sessions_[session] = {hello.name, hello.uid};
   board_.set_session(hello.name, session);
@@ -52,6 +58,16 @@ AttachAnswer LinkHandler::agent_connected(SessionId session, const PeerIdentity&
   EntityId host = EntityId::host(hello.name);
   post(context_, to(host, in::AgentConnected{session, std::move(hello)}));
   return {"", epoch_};
+}
+
+// An agent asks again every few seconds: the log has each reason once.
+AttachAnswer LinkHandler::refused(const HostName& host, std::string why) {
+  if (refusals_.size() >= kRefusalsKept) refusals_.clear();
+  if (std::string& last = refusals_[host]; last != why) {
+    log_warning("host/" + host.value + " refused: " + why);
+    last = why;
+  }
+  return {std::move(why), epoch_};
 }
 
 void LinkHandler::agent_disconnected(SessionId session, const std::string& why) {

@@ -34,6 +34,7 @@ class LinkHandler final : public HostLinkHandler, public CommandSink {
     HostName host;
     std::string uid;
   };
+  AttachAnswer refused(const HostName& host, std::string why);
   void post_rank_reports(SessionId session, const HostName& host, const std::vector<RankReport>& ranks,
                          const Ack& ack);
 
@@ -41,7 +42,10 @@ class LinkHandler final : public HostLinkHandler, public CommandSink {
   LiveBoard& board_;
   const Epoch epoch_;
   HostLinkServer* link_ = nullptr;
-  std::map<SessionId, Peer> sessions_;  // KJ thread only
+  // KJ thread only. The sessions of one host are all of one agent: the newest is the host's, the
+  // others are being dropped.
+  std::map<SessionId, Peer> sessions_;
+  std::map<HostName, std::string> refusals_;  // told last
 };
 
 }  // namespace regrow
