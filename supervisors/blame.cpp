@@ -56,9 +56,9 @@ std::string signal_name(int signal) {
 
 bool blames_a_peer(const std::string& line) {
   static constexpr std::array<std::string_view, 9> kSigns{
-      "Connection closed by peer", "Connection reset by peer", "Broken pipe", "ncclRemoteError",
-      "ncclInternalError", "Socket Timeout", "Timed out waiting", "Connection refused",
-      "NCCL communicator was aborted"};
+      "Connection closed by peer", "Connection reset by peer", "Broken pipe",
+      "ncclRemoteError",           "ncclInternalError",        "Socket Timeout",
+      "Timed out waiting",         "Connection refused",       "NCCL communicator was aborted"};
   return std::any_of(kSigns.begin(), kSigns.end(),
                      [&](std::string_view sign) { return line.find(sign) != std::string::npos; });
 }
@@ -80,6 +80,12 @@ Verdict judge(const RankReport& r) {
     v.failure_class = FailureClass::infrastructure;
     v.signature = "gone";
     v.text = "its supervisor process was lost" + (r.message.empty() ? "" : " (" + r.message + ")");
+    return v;
+  }
+  if (r.ended_by_us) {
+    v.failure_class = FailureClass::preempted;
+    v.signature = "ended with its host";
+    v.text = "was ended together with its host's agent";
     return v;
   }
   if (r.bind_failed) {

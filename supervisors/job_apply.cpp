@@ -97,11 +97,11 @@ void apply_judged(JobState& s, const ev::IncidentJudged& e) {
   Incident& i = s.incidents.back();
   i.step = e.step;
   i.judged = true;
-  bool bind = i.failure_class == FailureClass::start_up && !i.charged;
+  bool bind = is_bind_failure(i);
   s.bind_failures = bind ? s.bind_failures + 1 : 0;
   if (bind && s.master_port != 0) s.avoid_ports.push_back(s.master_port);
   if (bind) return;
-  s.without_progress = e.progressed ? 0 : s.without_progress + 1;
+  if (!is_nobodys_fault(i)) s.without_progress = e.progressed ? 0 : s.without_progress + 1;
   s.best_step = std::max(s.best_step, e.step);
 }
 

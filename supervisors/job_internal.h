@@ -42,8 +42,8 @@ std::string rank_text(const JobState& s, RankIndex rank);  // "rank 3 (h2/gpu0)"
 // --- job_recovery.cpp ----------------------------------------------------------------------------
 
 // A slot's process ended or is given up, and nobody asked for that.
-void on_loss(T& t, JobLive& live, const Slot& slot, const RankReport& report, const Verdict& verdict,
-             bool still_runs, const std::vector<HostName>& avoid = {});
+void on_loss(T& t, JobLive& live, const Slot& slot, const RankReport& report,
+             const Verdict& verdict, bool still_runs, const std::vector<HostName>& avoid = {});
 // Ends every rank and starts all of them anew; hosts and devices are kept where they still work.
 void plan_recovery(T& t, uint32_t incident, bool force, const std::string& why,
                    const std::vector<HostName>& avoid);
@@ -82,9 +82,19 @@ std::vector<SpawnCommand> spawn_commands(const JobState& s, GroupIndex group);
 inline std::string waiting_text(const std::string& missing) {
   return missing.starts_with(kNoHostHas) ? missing : "waits for devices: " + missing;
 }
+// The rendezvous port was taken by a stranger.
+inline bool is_bind_failure(const Incident& i) {
+  return i.failure_class == FailureClass::start_up && !i.charged;
+}
+// Says nothing about whether the job gets anywhere.
+inline bool is_nobodys_fault(const Incident& i) {
+  return is_bind_failure(i) || i.failure_class == FailureClass::preempted;
+}
+
 inline constexpr Duration kPrepareTimeout = Duration::seconds(90);
-inline constexpr Duration kPrepareAgainAfter = Duration::seconds(15);  // an agent may have been restarted
-inline constexpr Duration kKillPatience = Duration::seconds(60);       // KILL to giving a process up
+inline constexpr Duration kPrepareAgainAfter =
+    Duration::seconds(15);  // an agent may have been restarted
+inline constexpr Duration kKillPatience = Duration::seconds(60);  // KILL to giving a process up
 inline constexpr uint32_t kBindFailuresFree = 10;
 inline constexpr Duration kSampleEvery = Duration::seconds(30);
 

@@ -24,8 +24,6 @@ std::string budget_text(const JobState& s, FailureClass c, Time now, int32_t& ma
   return max < 0 ? text + " (no limit)" : text + " of " + std::to_string(max);
 }
 
-bool is_bind_failure(const Incident& i) { return i.failure_class == FailureClass::start_up && !i.charged; }
-
 // Which hosts the next placement should avoid: those where this class of failure keeps happening.
 std::vector<HostName> hosts_to_avoid(const JobState& s, const std::vector<RankIndex>& replace) {
   std::vector<HostName> avoid;
@@ -35,6 +33,48 @@ std::vector<HostName> hosts_to_avoid(const JobState& s, const std::vector<RankIn
     if (lost && std::find(avoid.begin(), avoid.end(), host) == avoid.end()) avoid.push_back(host);
   }
   return avoid;
+}
+
+std::string step_text(int64_t step) { return step >= 0 ? " at step " + std::to_string(step) : ""; }
+
+// A long run of a job that does not tell its steps.
+bool ran_long(const JobState& s, const Incident& i) {
+  return i.step < 0 && s.running_since.us != 0 && i.at - s.running_since >= s.spec.healthy_for;
+}
+
+// A higher step than ever before. Where no steps are known newer checkpoints count (seen when the
+// next generation starts), and where none are kept either, a long run is all that can be known.
+bool has_progressed(const JobState& s, const Incident& i) {
+  return i.step > s.best_step || (s.spec.checkpoint.directory.empty() && ran_long(s, i));
+}
+
+// The same program failure at the same step twice: a bug, not bad luck. However long it ran in
+// between: it has not come any further.
+bool same_bug_again(const JobState& s, const Incident& now) {
+  if (now.failure_class != FailureClass::program || now.peer_error || s.incidents.size() < 2)
+    return false;
+  const Incident& before = s.incidents[s.incidents.size() - 2];
+  // The rank's own step is exact; the job's may be a step off where ranks are not in lockstep.
+  bool own = before.rank_step >= 0 && now.rank_step >= 0;
+  bool same_step = own ? before.rank_step == now.rank_step : before.step == now.step;
+  return before.failure_class == now.failure_class && before.signature == now.signature &&
+         same_step && !ran_long(s, now);
+}
+
+// Empty if the job may go on after this incident.
+std::string why_it_must_fail(const JobState& s, const Incident& incident) {
+  std::string who = rank_text(s, incident.rank);
+  if (incident.failure_class == FailureClass::start_up && incident.charged)
+    return who + ": " + incident.signature;
+  if (same_bug_again(s, incident))
+    return who + " failed twice in the same way" + step_text(incident.step) + " (" +
+           incident.signature + "): a fault of the program; no device is blamed";
+  int32_t max = -1;
+  uint32_t used = 0;
+  std::string count = budget_text(s, incident.failure_class, incident.at, max, used);
+  if (max >= 0 && used > static_cast<uint32_t>(max))
+    return "restart budget spent: " + count + "; the last: " + incident.cause;
+  return "";
 }
 
 }  // namespace
@@ -49,39 +89,52 @@ void plan_recovery(T& t, uint32_t incident, bool force, const std::string& why,
   plan.stop = active_ranks(s);
   plan.start = all_ranks(s);
   for (const Slot& slot : s.slots) {
-    if ((slot.process == Process::lost && !slot.moved) || slot.replace) plan.replace.push_back(slot.rank);
+    if ((slot.process == Process::lost && !slot.moved) || slot.replace)
+      plan.replace.push_back(slot.rank);
   }
   plan.avoid_hosts = hosts_to_avoid(s, plan.replace);
   plan.avoid_hosts.insert(plan.avoid_hosts.end(), avoid.begin(), avoid.end());
   plan.force = force;
-  std::string what = s.spec.recovery == RecoveryScope::job
-                         ? "the script does not rejoin"
-                         : "recovery: " + std::string(to_string(s.spec.recovery)) + " needs ranks that rejoin";
-  std::string where = plan.replace.empty() ? "in place, hosts kept"
-                                           : "of them " + std::to_string(plan.replace.size()) + " on other devices";
-  t.record(plan, why + "; " + what + ": " + (s.spec.ranks == 1 ? "it restarts" : "all " + std::to_string(s.spec.ranks) + " ranks restart") + ", " + where +
-                     " (rung 4 of 6)");
+  std::string what =
+      s.spec.recovery == RecoveryScope::job
+          ? "the script does not rejoin"
+          : "recovery: " + std::string(to_string(s.spec.recovery)) + " needs ranks that rejoin";
+  std::string where = plan.replace.empty()
+                          ? "in place, hosts kept"
+                          : "of them " + std::to_string(plan.replace.size()) + " on other devices";
+  const Incident* open = open_incident(s);
+  if (open != nullptr && !why_it_must_fail(s, *open).empty())
+    return t.record(plan, why + "; no attempt is left: all ranks are stopped");
+  t.record(plan,
+           why + "; " + what + ": " +
+               (s.spec.ranks == 1 ? "it restarts"
+                                  : "all " + std::to_string(s.spec.ranks) + " ranks restart") +
+               ", " + where + " (rung 4 of 6)");
 }
 
 namespace {
 
 // Did this loss happen in a generation that was itself a recovery from the open incident?
-bool second_attempt(const JobState& s, const Incident& open) { return s.generation > next(open.generation); }
+bool second_attempt(const JobState& s, const Incident& open) {
+  return s.generation > next(open.generation);
+}
 
 // A port taken by someone else is nobody's fault, unless it happens again and again.
 bool is_charged(const JobState& s, const RankReport& report) {
   return !(report.bind_failed && s.bind_failures < kBindFailuresFree);
 }
 
-void join(T& t, const Incident& open, const Slot& slot, const RankReport& report, const Verdict& v) {
+void join(T& t, const Incident& open, const Slot& slot, const RankReport& report,
+          const Verdict& v) {
   bool better = open.peer_error && !v.peer_error && v.failure_class != FailureClass::early_exit;
   if (!better) return;
-  ev::IncidentReclassified e{open.number, slot.rank, slot.incarnation, v.failure_class, v.signature,
-                             report.exit_code, report.signal, report.last_words, is_charged(t.state(), report), report.last_step};
-  t.record(e, rank_text(t.state(), slot.rank) + " is the root: " + v.text + "; the first report only blamed a peer");
+  ev::IncidentReclassified e{open.number,     slot.rank,         slot.incarnation,
+                             v.failure_class, v.signature,       report.exit_code,
+                             report.signal,   report.last_words, is_charged(t.state(), report),
+                             report.last_step};
+  t.record(e, rank_text(t.state(), slot.rank) + " is the root: " + v.text +
+                  "; the first report only blamed a peer");
 }
-
-std::string step_text(int64_t step) { return step >= 0 ? " at step " + std::to_string(step) : ""; }
 
 void open_new(T& t, JobLive& live, const Slot& slot, const RankReport& report, Verdict v) {
   const JobState& s = t.state();
@@ -120,48 +173,10 @@ void open_new(T& t, JobLive& live, const Slot& slot, const RankReport& report, V
 
 void fail(T& t, const std::string& why) { t.record(ev::EndDecided{Phase::failed, {}}, why); }
 
-// A long run of a job that does not tell its steps.
-bool ran_long(const JobState& s, const Incident& i) {
-  return i.step < 0 && s.running_since.us != 0 && i.at - s.running_since >= s.spec.healthy_for;
-}
-
-// A higher step than ever before. Where no steps are known newer checkpoints count (seen when the next
-// generation starts), and where none are kept either, a long run is all that can be known.
-bool has_progressed(const JobState& s, const Incident& i) {
-  return i.step > s.best_step || (s.spec.checkpoint.directory.empty() && ran_long(s, i));
-}
-
-// The same program failure at the same step twice: a bug, not bad luck. However long it ran in between:
-// it has not come any further.
-bool same_bug_again(const JobState& s, const Incident& now) {
-  if (now.failure_class != FailureClass::program || now.peer_error || s.incidents.size() < 2) return false;
-  const Incident& before = s.incidents[s.incidents.size() - 2];
-  // The rank's own step is exact; the job's may be a step off where ranks are not in lockstep.
-  bool own = before.rank_step >= 0 && now.rank_step >= 0;
-  bool same_step = own ? before.rank_step == now.rank_step : before.step == now.step;
-  return before.failure_class == now.failure_class && before.signature == now.signature && same_step &&
-         !ran_long(s, now);
-}
-
-// Empty if the job may go on after this incident.
-std::string why_it_must_fail(const JobState& s, const Incident& incident) {
-  std::string who = rank_text(s, incident.rank);
-  if (incident.failure_class == FailureClass::start_up && incident.charged) return who + ": " + incident.signature;
-  if (same_bug_again(s, incident))
-    return who + " failed twice in the same way" + step_text(incident.step) + " (" + incident.signature +
-           "): a fault of the program; no device is blamed";
-  int32_t max = -1;
-  uint32_t used = 0;
-  std::string count = budget_text(s, incident.failure_class, incident.at, max, used);
-  if (max >= 0 && used > static_cast<uint32_t>(max))
-    return "restart budget spent: " + count + "; the last: " + incident.cause;
-  return "";
-}
-
 }  // namespace
 
-// Every affected rank has ended: decide from all the evidence whether the job may go on. The verdict comes
-// before IncidentJudged, so that a crash between the two cannot let the job off.
+// Every affected rank has ended: decide from all the evidence whether the job may go on. The
+// verdict comes before IncidentJudged, so that a crash between the two cannot let the job off.
 bool judge_incident(T& t, JobLive& live) {
   const JobState& s = t.state();
   Incident incident = *open_incident(s);
@@ -171,18 +186,20 @@ bool judge_incident(T& t, JobLive& live) {
   std::string why_not = why_it_must_fail(s, incident);
   if (!why_not.empty()) {
     fail(t, why_not);
-  } else if (!is_bind_failure(incident) && without >= s.spec.max_without_progress && s.desired == Desired::run) {
+  } else if (!is_nobodys_fault(incident) && without >= s.spec.max_without_progress &&
+             s.desired == Desired::run) {
     t.record(ev::DesiredChanged{Desired::hold},
-             "no progress" + step_text(incident.step) + " in " + std::to_string(without) + " attempts in a row; the last: " +
-                 incident.cause + ". Mend the cause, then `regrow resume " + std::to_string(s.job.value) + "`");
+             "no progress" + step_text(incident.step) + " in " + std::to_string(without) +
+                 " attempts in a row; the last: " + incident.cause +
+                 ". Mend the cause, then `regrow resume " + std::to_string(s.job.value) + "`");
   }
   t.record(ev::IncidentJudged{incident.number, incident.step, progressed},
            progressed ? "progress since the last incident" : "no progress since the last incident");
   return why_not.empty();
 }
 
-void on_loss(T& t, JobLive& live, const Slot& lost, const RankReport& report, const Verdict& verdict,
-             bool still_runs, const std::vector<HostName>& avoid) {
+void on_loss(T& t, JobLive& live, const Slot& lost, const RankReport& report,
+             const Verdict& verdict, bool still_runs, const std::vector<HostName>& avoid) {
   Slot slot = lost;
   live.max_step = std::max(live.max_step, report.last_step);
   const Incident* open = open_incident(t.state());
@@ -193,8 +210,10 @@ void on_loss(T& t, JobLive& live, const Slot& lost, const RankReport& report, co
     bool replan = t.state().stage != Stage::stopping && t.state().stage != Stage::none;
     bool running = t.state().stage == Stage::none;
     if (replan || running)
-      plan_recovery(t, open->number, still_runs,
-                    rank_text(t.state(), slot.rank) + " was lost during recovery (" + verdict.text + ")", avoid);
+      plan_recovery(
+          t, open->number, still_runs,
+          rank_text(t.state(), slot.rank) + " was lost during recovery (" + verdict.text + ")",
+          avoid);
     return advance(t, live);
   }
   open_new(t, live, slot, report, verdict);
@@ -202,7 +221,9 @@ void on_loss(T& t, JobLive& live, const Slot& lost, const RankReport& report, co
   uint32_t used;
   const Incident& incident = t.state().incidents.back();
   plan_recovery(t, incident.number, still_runs,
-                incident.cause + " (" + budget_text(t.state(), incident.failure_class, t.now().time, max, used) + ")", avoid);
+                incident.cause + " (" +
+                    budget_text(t.state(), incident.failure_class, t.now().time, max, used) + ")",
+                avoid);
   advance(t, live);
 }
 
@@ -217,7 +238,8 @@ void on_silent_hosts(T& t, JobLive& live, const std::vector<HostName>& hosts) {
     if (!first) first = slot;
     t.record(ev::SlotCondemned{r}, what);
   }
-  Verdict v{FailureClass::infrastructure, "host silent", false, false, "could not be prepared: " + what};
+  Verdict v{FailureClass::infrastructure, "host silent", false, false,
+            "could not be prepared: " + what};
   if (first) on_loss(t, live, *first, RankReport{}, v, false, hosts);
 }
 
@@ -265,15 +287,17 @@ RankIndex slowest(const JobState& s, const JobLive& live) {
   return worst;
 }
 
-// When the rank that has not moved for the longest time moved last; ranks that never show a step (only
-// rank 0 may print) do not count, nor do those whose agent is silent: of them nothing is known, and steps of
-// the others prove that they live. Nothing before the first step of this generation.
+// When the rank that has not moved for the longest time moved last; ranks that never show a step
+// (only rank 0 may print) do not count, nor do those whose agent is silent: of them nothing is
+// known, and steps of the others prove that they live. Nothing before the first step of this
+// generation.
 std::optional<Time> first_to_stall(const JobState& s, const JobLive& live, Now now) {
   std::optional<Time> first;
   for (const auto& [rank, progress] : live.progress) {
     const Slot& slot = s.slots[rank.value];
     if (!is_active(slot) || slot.incarnation != progress.incarnation) continue;
-    Time moved = s.spec.progress_pattern.empty() ? progress.output_advanced_at : progress.step_advanced_at;
+    Time moved =
+        s.spec.progress_pattern.empty() ? progress.output_advanced_at : progress.step_advanced_at;
     if (moved <= s.running_since || now.time - progress.heard_at > kHostSuspectAfter) continue;
     if (!first || moved < *first) first = moved;
   }
@@ -293,7 +317,8 @@ std::vector<Watch> watches(const JobState& s, const JobLive& live, Now now) {
   if (s.first_success.us != 0) {
     for (const Slot& slot : s.slots) {
       if (!slot.succeeded) continue;
-      all.push_back({now.deadline(s.first_success, limits.finish), WatchKind::early_exit, slot.rank});
+      all.push_back(
+          {now.deadline(s.first_success, limits.finish), WatchKind::early_exit, slot.rank});
       break;
     }
   }
@@ -316,16 +341,19 @@ Verdict verdict_of(const JobState& s, const JobLive& live, const Watch& w, RankI
   const Timeouts& limits = s.spec.timeouts;
   rank = w.rank;
   if (w.kind == WatchKind::not_started)
-    return verdict(FailureClass::infrastructure, "was not started within " + seconds_text(limits.start));
+    return verdict(FailureClass::infrastructure,
+                   "was not started within " + seconds_text(limits.start));
   if (w.kind == WatchKind::early_exit)
     return verdict(FailureClass::early_exit, "exited with 0, and its peers had not finished " +
                                                  seconds_text(limits.finish) + " later");
   rank = slowest(s, live);
-  std::string what = w.kind == WatchKind::stalled
-                         ? "hung: no progress for " + seconds_text(limits.progress)
-                         : "stuck in start-up: no sign of progress for " + seconds_text(limits.start);
+  std::string what =
+      w.kind == WatchKind::stalled
+          ? "hung: no progress for " + seconds_text(limits.progress)
+          : "stuck in start-up: no sign of progress for " + seconds_text(limits.start);
   auto it = live.progress.find(rank);
-  if (it != live.progress.end() && it->second.report.stopped) what += " (someone stopped it with SIGSTOP)";
+  if (it != live.progress.end() && it->second.report.stopped)
+    what += " (someone stopped it with SIGSTOP)";
   return verdict(FailureClass::hang, what);
 }
 

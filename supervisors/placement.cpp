@@ -29,21 +29,26 @@ bool fits(const DeviceView& device, const DeviceRequest& want) {
 bool natural_less(const std::string& a, const std::string& b) {
   if (a.size() != b.size() && !a.empty() && !b.empty()) {
     size_t i = 0;
-    while (i < a.size() && i < b.size() && a[i] == b[i] && !isdigit(static_cast<unsigned char>(a[i]))) ++i;
-    bool digits = std::all_of(a.begin() + i, a.end(), ::isdigit) && std::all_of(b.begin() + i, b.end(), ::isdigit);
+    while (i < a.size() && i < b.size() && a[i] == b[i] &&
+           !isdigit(static_cast<unsigned char>(a[i])))
+      ++i;
+    bool digits = std::all_of(a.begin() + i, a.end(), ::isdigit) &&
+                  std::all_of(b.begin() + i, b.end(), ::isdigit);
     if (digits) return a.size() < b.size();
   }
   return a < b;
 }
 
-std::vector<Room> find_room(const ClusterState& cluster, const PlacementRequest& request, bool avoid) {
+std::vector<Room> find_room(const ClusterState& cluster, const PlacementRequest& request,
+                            bool avoid) {
   std::map<std::pair<std::string, std::string>, bool> leased;
   std::map<std::string, uint32_t> ranks_here;  // of this job, not being replaced
   for (const Lease& lease : cluster.leases) {
     bool mine = lease.job == request.job && !lease.dirty;
     bool moving = mine && contains(request.ranks, lease.rank);
     if (mine && !moving) ++ranks_here[lease.host.value];
-    if (moving && !contains(request.dirty, lease.rank)) continue;  // its process has ended: free for this request
+    if (moving && !contains(request.dirty, lease.rank))
+      continue;  // its process has ended: free for this request
     for (const auto& device : lease.devices) leased[{lease.host.value, device.value}] = true;
   }
   std::vector<Room> rooms;
@@ -54,10 +59,13 @@ std::vector<Room> find_room(const ClusterState& cluster, const PlacementRequest&
       continue;
     Room room{&host, {}, 0};
     for (const DeviceView& device : host.devices) {
-      if (device.usable && fits(device, request.devices) && !leased.count({host.host.value, device.name.value}))
+      if (device.usable && fits(device, request.devices) &&
+          !leased.count({host.host.value, device.name.value}))
         room.free.push_back(device.name);
     }
-    uint32_t limit = request.ranks_per_host == 0 ? UINT32_MAX : request.ranks_per_host;
+    uint32_t limit = request.ranks_per_host != 0  ? request.ranks_per_host
+                     : request.devices.count == 0 ? kMostRanksWithoutDevices
+                                                  : UINT32_MAX;
     uint32_t used = ranks_here[host.host.value];
     uint32_t cap = limit > used ? limit - used : 0;
     uint32_t by_devices = request.devices.count == 0
@@ -144,7 +152,8 @@ std::string why_never(const ClusterState& cluster, const DeviceRequest& want) {
          best->host.value + ", has " + std::to_string(largest);
 }
 
-// "needs 4 sim devices (1 each for 4 ranks), 2 free; h1/gpu0 is leased to job/3, h2: cordoned (fan)".
+// "needs 4 sim devices (1 each for 4 ranks), 2 free; h1/gpu0 is leased to job/3, h2: cordoned
+// (fan)".
 std::string what_is_missing(const ClusterState& cluster, const PlacementRequest& request,
                             const std::vector<Room>& rooms) {
   uint64_t free = 0, slots = 0;
@@ -153,11 +162,19 @@ std::string what_is_missing(const ClusterState& cluster, const PlacementRequest&
     slots += room.slots;
   }
   std::string kind = request.devices.kind == "any" ? "device" : request.devices.kind + " device";
-  std::string text = "needs " + count_text(uint64_t(request.devices.count) * request.ranks.size(), kind) + " for " +
-                     count_text(request.ranks.size(), "rank") + ", " + std::to_string(free) + " free";
-  if (request.devices.count == 0) text = "needs room for " + count_text(request.ranks.size(), "rank");
+  std::string text =
+      "needs " + count_text(uint64_t(request.devices.count) * request.ranks.size(), kind) +
+      " for " + count_text(request.ranks.size(), "rank") + ", " + std::to_string(free) + " free";
+  if (request.devices.count == 0) {
+    text = "needs room for " + count_text(request.ranks.size(), "rank") + ", there is room for " +
+           std::to_string(slots);
+    if (request.ranks_per_host == 0)
+      text += " (a host takes " + std::to_string(kMostRanksWithoutDevices) +
+              " of a job without devices, unless `ranks_per_host` says more)";
+  }
   if (slots < free && request.ranks_per_host != 0)
-    text += " (ranks_per_host " + std::to_string(request.ranks_per_host) + " allows " + count_text(slots, "rank") + ")";
+    text += " (ranks_per_host " + std::to_string(request.ranks_per_host) + " allows " +
+            count_text(slots, "rank") + ")";
   std::vector<std::string> holders;
   for (const HostEntry& host : cluster.hosts) {
     if (!host.usable) holders.push_back(host.host.value + ": " + host.why_not);
@@ -203,7 +220,8 @@ PlacementResult place(const ClusterState& cluster, const PlacementRequest& reque
   }
   std::set<std::string> hosts;
   for (const auto& p : result.placements) hosts.insert(p.host.value);
-  result.reason = "placed " + count_text(request.ranks.size(), "rank") + " on " + count_text(hosts.size(), "host") + ":";
+  result.reason = "placed " + count_text(request.ranks.size(), "rank") + " on " +
+                  count_text(hosts.size(), "host") + ":";
   for (const auto& h : hosts) result.reason += " " + h;
   if (gave_in) result.reason += " (hosts to avoid had to be used: nothing else fits)";
   return result;

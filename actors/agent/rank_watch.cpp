@@ -102,7 +102,10 @@ RankRunner::Entry& RankRunner::load(const IncarnationKey& key) {
 // the exit file before it lets go of the lock.
 void RankRunner::settle(Entry& entry) {
   if (finish_from_file(entry) || connect(entry)) return;
-  Fd lock = try_lock(directory_of(entry.report.key));
+  std::string directory = directory_of(entry.report.key);
+  // Somebody removed it, and the shim has left too: its last words went with it.
+  if (!file_exists(directory)) return begin_cleaning(entry);
+  Fd lock = try_lock(directory);
   if (!lock) {  // a shim that is not listening yet, or not any more
     entry.stage = Stage::settling;
     return settle_later(entry.report.key);
@@ -210,14 +213,15 @@ bool RankRunner::finish_from_file(Entry& entry) {
     entry.report.last_step = entry.follower->step();
   }
   entry.connection = nullptr;
-  if (entry.shim_pid != 0) reap_later(entry.shim_pid);
   become_final(entry);
   return true;
 }
 
 void RankRunner::become_final(Entry& entry) {
   entry.stage = Stage::final;
+  entry.connection = nullptr;
   entry.socket = nullptr;
+  if (entry.shim_pid != 0) reap_later(entry.shim_pid);
   changed(entry);
   end_leftovers_later(entry);
 }
@@ -278,11 +282,15 @@ void RankRunner::finish_cleaned(Entry& entry, const std::string& trouble) {
   RankReport& report = entry.report;
   // Where something carries its mark it was started, whatever is known of it.
   bool ran = report.pid != 0 || !trouble.empty();
-  report.state = ran ? ProcessState::gone : ProcessState::never_started;
+  // A shim that was lost is a loss like that of a rank; only what cannot be started never started.
+  bool lost = ran || !entry.stop_sent;
+  report.state = lost ? ProcessState::gone : ProcessState::never_started;
   report.ended_by_us = entry.stop_sent;
   report.message = entry.voided ? "the host was restarted"
+                   : !file_exists(directory_of(report.key))
+                       ? "its directory was removed; how the rank ended is unknown"
                    : ran        ? "regrow-shim was killed; how the rank ended is unknown"
-                                : "the agent died before regrow-shim could start the rank";
+                                : "regrow-shim was lost before it could start the rank";
   if (!trouble.empty()) report.message += "; " + trouble;
   int64_t now = wall_clock_us();
   if (ran) report.leader_ended_us = now;

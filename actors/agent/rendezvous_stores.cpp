@@ -130,8 +130,10 @@ kj::Promise<StoreAnswer> RendezvousStores::wait_for_port(JobId job, int64_t unti
   if (found == stores_.end()) return StoreAnswer{0, "it was ended"};
   Store& store = found->second;
   store.used_us = wall_clock_us();
-  if (!runs(store)) return StoreAnswer{0, store.trouble.empty() ? "it has ended" : store.trouble};
-  if (uint32_t port = listening_on(store)) return StoreAnswer{port, ""};
+  bool running = runs(store);
+  if (!running && !store.trouble.empty()) return StoreAnswer{0, store.trouble};
+  uint32_t port = running ? listening_on(store) : 0;
+  if (port != 0) return StoreAnswer{port, ""};
   if (wall_clock_us() > until_us) {
     return StoreAnswer{
         0, "it did not listen within " + std::to_string(kPortLimit_us / 1'000'000) + " s"};

@@ -154,7 +154,12 @@ kj::Promise<std::string> AdminService::query(const PeerIdentity&, std::string wh
     if (what == "events") {
       std::optional<uint64_t> from;
       if (args.contains("from")) from = argument<uint64_t>(args, "from");
-      return dump_json(views_.events(args.value("entity", ""), from, args.value("limit", 100)));
+      std::string entity = args.value("entity", "");
+      if (!entity.empty()) {
+        auto id = parse_entity_id(entity);
+        if (!id || !context_.projection.find(*id)) throw BadArgument("there is no " + entity);
+      }
+      return dump_json(views_.events(entity, from, args.value("limit", 100)));
     }
     if (what == "plan")
       return dump_json(views_.plan(from_json<JobSpec>(args.value("spec", Json::object()))));

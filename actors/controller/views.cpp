@@ -219,7 +219,7 @@ std::optional<Json> Views::ranks(JobId id) const {
       if (s.process == Process::exited) row["step"] = s.report.last_step;
     }
     if (auto p = board_.find({id, slot.rank, slot.incarnation})) {
-      row["step"] = p->step;
+      row["step"] = std::max(row["step"].get<int64_t>(), p->step);  // an exit report knows the very last
       row["loss"] = number_or_null(p->loss);
       row["step_seconds"] = p->step_seconds;
       row["stopped"] = p->stopped;

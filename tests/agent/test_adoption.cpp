@@ -239,6 +239,18 @@ TEST_CASE("a shim that is killed: the rank and all it started are ended, the ran
   CHECK(world.runner->query(key).state == ProcessState::gone);
 }
 
+TEST_CASE("a rank whose directory was removed underneath still ends") {
+  World world;
+  IncarnationKey key = world.spawn_shell("sleep 1000");
+  RankReport running = world.wait_running(key);
+  std::filesystem::remove_all(world.options.run_directory + "/ranks");
+  kill(static_cast<pid_t>(running.pid), SIGKILL);
+  RankReport end = world.wait_final(key);
+  CHECK(end.state == ProcessState::gone);
+  CHECK(end.message == "its directory was removed; how the rank ended is unknown");
+  CHECK(end.group_gone_us > 0);
+}
+
 TEST_CASE(
     "an incarnation whose agent died before the shim began is burnt, and a late shim gives up") {
   World world;
@@ -247,8 +259,8 @@ TEST_CASE(
   write_file(world.directory_of(key) + "/start", "");
   world.start_runner();
   RankReport end = world.wait_final(key);
-  CHECK(end.state == ProcessState::never_started);
-  CHECK(end.message == "the agent died before regrow-shim could start the rank");
+  CHECK(end.state == ProcessState::gone);  // a loss, not something that cannot be started
+  CHECK(end.message == "regrow-shim was lost before it could start the rank");
   CHECK(world.spawn(world.command(3, 8)).state == ProcessState::gone);
 
   StartSettings start;

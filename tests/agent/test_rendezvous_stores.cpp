@@ -41,6 +41,12 @@ struct Stores {
     return command;
   }
 
+  // Once its shim has told.
+  uint64_t pid(uint64_t job = 7) {
+    world.wait_until([&] { return stores->pid({job}) != 0; });
+    return stores->pid({job});
+  }
+
   StoreAnswer ensure(const PrepareCommand& command) {
     return stores->ensure(command).wait(world.io.waitScope);
   }
@@ -61,7 +67,7 @@ TEST_CASE("store: one process serves every generation of a job, each job has its
   StoreAnswer first = s.ensure(s.command(kListens));
   CHECK(first.trouble == "");
   REQUIRE(first.port != 0);
-  CHECK(s.stores->pid({7}) == first.port);
+  CHECK(s.pid() == first.port);
   CHECK(s.ensure(s.command(kListens)).port == first.port);
   StoreAnswer other = s.ensure(s.command(kListens, 8));
   CHECK(other.port != 0);
@@ -72,17 +78,16 @@ TEST_CASE("store: one process serves every generation of a job, each job has its
 TEST_CASE("store: the death of an agent does not touch it (F-2)") {
   Stores s;
   uint32_t port = s.ensure(s.command(kListens)).port;
-  uint64_t pid = s.stores->pid({7});
+  uint64_t pid = s.pid();
   s.restart();
-  REQUIRE(s.world.wait_until([&] { return s.stores->pid({7}) != 0; }));
-  CHECK(s.stores->pid({7}) == pid);
+  CHECK(s.pid() == pid);
   CHECK(s.ensure(s.command(kListens)).port == port);
 }
 
 TEST_CASE("store: one that died is replaced when ranks meet again") {
   Stores s;
   uint32_t port = s.ensure(s.command(kListens)).port;
-  uint64_t pid = s.stores->pid({7});
+  uint64_t pid = s.pid();
   kill(static_cast<pid_t>(pid), SIGKILL);
   REQUIRE(s.world.wait_until([&] { return s.stores->alive() == 0; }));
   StoreAnswer again = s.ensure(s.command(kListens));
@@ -94,7 +99,7 @@ TEST_CASE("store: it ends when its job has had no rank here for a while, and not
   Stores s;
   Duration linger = Duration::seconds(1);
   s.ensure(s.command(kListens));
-  uint64_t pid = s.stores->pid({7});
+  uint64_t pid = s.pid();
   s.world.pass(1.1);
   s.stores->keep({rank_of(7)}, linger);
   s.world.pass(0.3);

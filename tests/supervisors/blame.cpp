@@ -25,6 +25,8 @@ TEST_CASE("what kind of failure an end is", "[blame]") {
       {"killed from outside", killed, FailureClass::killed, false, false, "SIGKILL"},
       {"terminated from outside", report(ProcessState::exited, 0, 1, 0, 15), FailureClass::killed,
        false, false, "SIGTERM"},
+      {"ended with its host's agent", with(killed, [](RankReport& r) { r.ended_by_us = true; }),
+       FailureClass::preempted, false, false, "ended with its host"},
       {"out of memory", with(killed, [](RankReport& r) { r.out_of_memory = true; }),
        FailureClass::out_of_memory, false, false, "SIGKILL"},
       {"own fault", report(ProcessState::exited, 0, 1, 0, 11), FailureClass::program, false, false,

@@ -152,6 +152,24 @@ TEST_CASE("reclassified port failures are not charged either", "[job]") {
   CHECK(job.state().avoid_ports == std::vector<uint32_t>{20001});
 }
 
+TEST_CASE("being ended with its host says nothing about a job", "[job]") {
+  Job job;
+  job.change = [](JobSpec& s) {
+    s.max_without_progress = 2;
+    for (Intensity& i : s.intensity) i.max_restarts = -1;  // as a recipe has it for `preempted`
+  };
+  job.run(1);
+  for (int i = 0; i < 6; ++i) {
+    job.exits(0, 0, 15, true);  // nobody asked this job for it
+    REQUIRE(job.state().stage == Stage::preparing);
+    CHECK(job.state().incidents.back().failure_class == FailureClass::preempted);
+    job.prepare();
+    job.status(0, Process::running);
+  }
+  CHECK(job.state().desired == Desired::run);
+  CHECK(job.state().without_progress == 0);
+}
+
 // Keys of an earlier generation are still in the store: one more with the same count would read
 // them.
 TEST_CASE("generations that meet in one store never have the same restart count", "[job]") {

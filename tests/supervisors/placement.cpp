@@ -173,3 +173,15 @@ TEST_CASE("no device is given to two ranks", "[placement]") {
   }
   CHECK(seen.size() == 15);
 }
+
+TEST_CASE("ranks without devices do not take a host down", "[placement]") {
+  ClusterState s = cluster_of({{"h1", 2}, {"h2", 2}});
+  PlacementResult fits = place(s, want(2 * kMostRanksWithoutDevices, 0));
+  CHECK(fits.placements.size() == 2 * kMostRanksWithoutDevices);
+  PlacementResult many = place(s, want(2 * kMostRanksWithoutDevices + 1, 0));
+  CHECK(many.placements.empty());
+  CHECK(many.reason.find("needs room for 2049 ranks, there is room for 2048") == 0);
+  PlacementRequest on_purpose = want(2 * kMostRanksWithoutDevices + 1, 0);
+  on_purpose.ranks_per_host = 5000;
+  CHECK(place(s, on_purpose).placements.size() == on_purpose.ranks.size());
+}

@@ -119,6 +119,9 @@ class Life(DevTest):
             lambda: [r for r in cluster.ranks(job) if r.process == "running" and r.incarnation > 1],
             timeout=40,
         )
+        # Nobody's fault: it neither spends a budget nor counts as an attempt.
+        opened = [e for e in cluster.events(f"job/{job}") if e.kind == "IncidentOpened"]
+        self.assertEqual([e.fields["failure_class"] for e in opened], ["preempted"])
         self.assertTrue(is_alive(again[0].pid))
 
     def test_what_dies_is_started_again(self):
