@@ -11,6 +11,7 @@
 #include "journal/journal_directory.h"
 #include "journal/journal_lock.h"
 #include "journal/log_tail.h"
+#include "journal/raise_numbers.h"
 
 namespace regrow {
 
@@ -102,6 +103,23 @@ JournalResult<Done> put_in_place(const std::string& fresh, const std::string& di
   return Done{};
 }
 
+// Agents know what the lost events gave out.
+JournalResult<Done> raise_above(const std::string& fresh, SalvagedJournal& out) {
+  auto journal = RocksJournal::open({.directory = fresh});
+  if (!journal) return journal.error();
+  auto raised = raise_numbers(
+      **journal, {.why = "the events behind event " + std::to_string(out.saved.events) +
+                         " are lost (regrow journal salvage)",
+                  .not_before = out.saved.last_at});
+  if (!raised) return raised.error();
+  if (*raised) {
+    const auto& numbers = std::get<ev::NumbersRaised>((*raised)->event);
+    out.next_job = numbers.next_job;
+    out.next_epoch = numbers.epoch + 1;
+  }
+  return Done{};
+}
+
 }  // namespace
 
 std::string journal_directory(const std::string& path) {
@@ -141,6 +159,7 @@ JournalResult<SalvagedJournal> salvage(const std::string& path, const std::strin
   auto saved = salvage_journal(directory, fresh);
   if (!saved) return saved.error();
   out.saved = *saved;
+  if (auto raised = raise_above(fresh, out); !raised) return raised.error();
   give_same_owner(directory, fresh);
   out.directory = to.empty() ? directory : to;
   out.kept = to.empty() ? free_name(directory + ".damaged-") : directory;

@@ -36,7 +36,9 @@ struct SalvagedJournal {
   std::string kept;       // the damaged journal as it was
   std::string damage;     // in words
   Salvaged saved;
-  bool was_whole = false;  // nothing was damaged, nothing was done
+  uint64_t next_job = 0;    // far above all that the lost events gave out (raise_numbers.h);
+  uint64_t next_epoch = 0;  // 0 = it knows no cluster, or nothing was done
+  bool was_whole = false;   // nothing was damaged, nothing was done
 };
 // Puts a journal of the events before the damage in the damaged one's place, which is kept beside
 // it under another name; or with `to` leaves it where it is and makes the new one there.

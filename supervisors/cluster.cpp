@@ -245,6 +245,10 @@ void apply(ClusterState& s, const EventRecord& r) {
             s.cluster_id = e.cluster_id;
             s.epoch = e.epoch;
           },
+          [&](const ev::NumbersRaised& e) {
+            s.next_job = std::max(s.next_job, e.next_job);
+            if (e.epoch > s.epoch.number) s.epoch = {e.epoch, 0};
+          },
           [&](const ev::JobAccepted& e) {
             JobEntry entry{e.job, e.spec.name, e.key, r.by.who, false, false, Phase::queued, {e.spec},
                            e.spec.devices, e.spec.ranks_per_host};

@@ -128,6 +128,13 @@ struct JobEndNoted {
   REGROW_FIELDS(JobEndNoted, job, phase)
 };
 
+// Numbers given out are lost with the end of the journal, and agents know them: what comes goes on far above.
+struct NumbersRaised {
+  uint64_t next_job = 0;
+  uint64_t epoch = 0;  // of the term before the next
+  REGROW_FIELDS(NumbersRaised, next_job, epoch)
+};
+
 // --- host ----------------------------------------------------------------------------------------
 
 struct HostRegistered {
@@ -462,7 +469,8 @@ using Event = std::variant<
     ev::SlotRunning, ev::GenerationRunning, ev::ProgressSampled, ev::BudgetRefilled, ev::HostLinkNoted,
     ev::EndDecided, ev::JobEnded, ev::JobParked, ev::GroupStopOrdered, ev::GroupStopped,
     ev::GroupStartOrdered, ev::GroupUp, ev::MemberChanged, ev::RankSpawning, ev::RankRunning,
-    ev::RankStopping, ev::RankExited, ev::RankLost, ev::EntityQuarantined>;
+    ev::RankStopping, ev::RankExited, ev::RankLost, ev::EntityQuarantined,
+    ev::NumbersRaised>;
 
 inline const char* event_name(const Event& e) {
   return std::visit([](const auto& x) { return std::decay_t<decltype(x)>::kTypeName; }, e);

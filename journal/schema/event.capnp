@@ -84,6 +84,7 @@ struct EventRecord {
     rankExited @58 :RankExited;
     rankLost @59 :RankLost;
     entityQuarantined @60 :EntityQuarantined;
+    numbersRaised @61 :NumbersRaised;
   }
 }
 
@@ -242,6 +243,13 @@ struct DeviceNoted {
 struct JobEndNoted {
   job @0 :UInt64;  # which job
   phase @1 :Phase = completed;  # how it ended
+}
+
+struct NumbersRaised {
+  # Numbers given out are lost with the end of the journal, and agents know them: what comes goes on
+  # far above.
+  nextJob @0 :UInt64;  # of the next submission
+  epoch @1 :UInt64;  # of the term before the next
 }
 
 # --- host --------------------------------------------------------------------------------------

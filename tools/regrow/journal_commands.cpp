@@ -62,6 +62,13 @@ std::string lost_text(const Salvaged& saved) {
   return "events " + first + " to " + std::to_string(saved.seen_up_to) + ", and any behind them";
 }
 
+std::string raised_text(const SalvagedJournal& done) {
+  if (done.next_job == 0) return "";
+  return "raised: the next job is " + std::to_string(done.next_job) + " and the next epoch " +
+         std::to_string(done.next_epoch) +
+         ": hosts may know numbers that the lost events gave out\n";
+}
+
 int salvage_journal(Cli& cli, const std::string& path, const std::string& to) {
   auto done = or_give_up(salvage(path, to));
   if (cli.json()) {
@@ -72,6 +79,8 @@ int salvage_journal(Cli& cli, const std::string& path, const std::string& to) {
                   {"damage", done.damage},
                   {"lost_from", done.was_whole ? Json() : Json(done.saved.events + 1)},
                   {"seen_up_to", done.saved.seen_up_to},
+                  {"next_job", done.next_job},
+                  {"next_epoch", done.next_epoch},
                   {"kept", done.kept}},
              2) +
         "\n");
@@ -86,7 +95,7 @@ int salvage_journal(Cli& cli, const std::string& path, const std::string& to) {
       done.saved.events == 0 ? "" : ", the newest of " + date_time_text(done.saved.last_at.us);
   say("found:  " + one_line(done.damage) + "\n" + "saved:  " + count(done.saved.events, "event") +
       until + ", in " + done.directory + "\n" + "lost:   " + lost_text(done.saved) + "\n" +
-      "kept:   the damaged journal as it was, in " + done.kept + "\n" +
+      raised_text(done) + "kept:   the damaged journal as it was, in " + done.kept + "\n" +
       "next:   start the controller" + (to.empty() ? "" : " with this journal in its place") +
       "; it goes on from there. Hosts tell what runs on them; a process\n" +
       "        that this journal does not know is shown by `regrow show host/NAME` and left "
