@@ -15,6 +15,7 @@ value unit`; lines that start with # are notes.
 """
 
 import json
+import math
 import os
 import random
 import shutil
@@ -262,7 +263,7 @@ class Samples:
         for (name, unit), values in self.values.items():
             values = sorted(values)
             digits = 3 if unit == "s" else 1
-            high = values[min(len(values) - 1, int(len(values) * 0.95))]
+            high = values[math.ceil(len(values) * 0.95) - 1]
             for what, value in (
                 ("p50", statistics.median(values)),
                 ("p95", high),
