@@ -175,7 +175,8 @@ struct AgentHello {
   Epoch seen_epoch;            // newest epoch this agent obeyed
   std::vector<DeviceReport> devices;
   std::vector<RankReport> ranks;  // everything it knows and that was not yet acknowledged as final
-  REGROW_FIELDS(AgentHello, name, uid, boot_id, address, protocol, version, seen_epoch, devices, ranks)
+  std::string cluster_id;         // whose epochs and job numbers these are; empty = none obeyed yet
+  REGROW_FIELDS(AgentHello, name, uid, boot_id, address, protocol, version, seen_epoch, devices, ranks, cluster_id)
 };
 
 }  // namespace regrow

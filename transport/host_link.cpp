@@ -124,6 +124,7 @@ SessionId HostLinkServer::Impl::attach(const PeerIdentity& peer, rpc::AgentHello
     sessions_.erase(id.value);
     throw;
   }
+  out.setClusterId(answer.cluster_id.c_str());
   if (!answer.error.empty()) {
     sessions_.erase(id.value);
     out.setError(answer.error.c_str());

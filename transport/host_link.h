@@ -108,6 +108,7 @@ class Ack {
 struct AttachAnswer {
   std::string error;  // empty = accepted; else why not and what to do
   Epoch epoch;        // the controller's, sent with every batch of commands
+  std::string cluster_id = {};
 };
 
 // The controller's side of what agents say. Called on the KJ thread; must not block.

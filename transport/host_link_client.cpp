@@ -194,9 +194,11 @@ kj::Promise<void> HostLinkClient::Impl::attach() {
 }
 
 void HostLinkClient::Impl::attached(rpc::AttachResult::Reader answer) {
-  if (answer.getError().size() > 0) {
+  std::string cluster_id(answer.getClusterId().cStr());
+  std::string why = agent_.refuse(cluster_id);
+  if (why.empty()) why = answer.getError().cStr();
+  if (!why.empty()) {
     refused_ = true;
-    std::string why(answer.getError().cStr());
     agent_.on_refused(why);
     kj::throwFatalException(failure("refused: " + why));
   }
@@ -204,7 +206,7 @@ void HostLinkClient::Impl::attached(rpc::AttachResult::Reader answer) {
   link_->id = {answer.getSessionId()};
   link_->heartbeat_ms = std::max(answer.getHeartbeatMs(), 10u);
   link_->last_answer_us = monotonic_us();
-  agent_.on_connected(link_->id, decode<Epoch>(answer.getEpoch()));
+  agent_.on_connected(link_->id, cluster_id, decode<Epoch>(answer.getEpoch()));
   auto early = std::move(link_->early);
   for (auto& [epoch, commands] : early) deliver(epoch, std::move(commands));
   link_->tasks.add(heartbeat_loop());

@@ -30,8 +30,15 @@ class HostLinkAgent {
   virtual ~HostLinkAgent() = default;
   // Full inventory, asked for at each connect.
   virtual AgentHello make_hello() = 0;
+  // Why the controller of that cluster is none of ours; empty = it may be. Asked at each connect
+  // before anything else is done with its answer; a reason ends the connection like a refusal.
+  virtual std::string refuse(const std::string& cluster_id) {
+    (void)cluster_id;
+    return "";
+  }
   // Accepted. Commands follow.
-  virtual void on_connected(SessionId session, const Epoch& epoch) = 0;
+  virtual void on_connected(SessionId session, const std::string& cluster_id,
+                            const Epoch& epoch) = 0;
   virtual void on_disconnected(const std::string& why) = 0;
   // No connection came about; the next attempt follows. Often the same text many times.
   virtual void on_attempt_failed(const std::string& why) { (void)why; }

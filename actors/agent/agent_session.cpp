@@ -94,14 +94,25 @@ AgentHello AgentSession::make_hello() {
   hello.address = options_.address;
   hello.version = options_.version;
   hello.seen_epoch = state_.seen_epoch();
+  hello.cluster_id = state_.cluster_id();
   for (const auto& [name, device] : devices_) hello.devices.push_back(device);
   hello.ranks = runner_.inventory();
   return hello;
 }
 
-void AgentSession::on_connected(SessionId session, const Epoch& epoch) {
+std::string AgentSession::refuse(const std::string& cluster_id) {
+  if (!state_.is_foreign(cluster_id)) return "";
+  return "this host belongs to cluster " + state_.cluster_id() + " (" + state_.cluster_file() +
+         " says so), and that controller is of cluster " + cluster_id +
+         ": nothing is told to it and nothing obeyed. If cluster " + state_.cluster_id() +
+         " is gone for good: end this agent and the ranks that still run here, remove " +
+         options_.state_dir + " and " + options_.run_dir + ", and start the agent again";
+}
+
+void AgentSession::on_connected(SessionId session, const std::string& cluster_id,
+                                const Epoch& epoch) {
   last_trouble_.clear();
-  std::string refusal = state_.obey(epoch);
+  std::string refusal = state_.obey(cluster_id, epoch);
   if (!refusal.empty()) return log_error(refusal);  // its first command will end the connection
   log_info("connected to " + options_.controller + ", session " + std::to_string(session.value) +
            ", epoch " + std::to_string(epoch.number));

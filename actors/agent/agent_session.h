@@ -31,7 +31,8 @@ class AgentSession : public HostLinkAgent, private kj::TaskSet::ErrorHandler {
   kj::Promise<void> end_ranks(Duration grace);
 
   AgentHello make_hello() override;
-  void on_connected(SessionId session, const Epoch& epoch) override;
+  std::string refuse(const std::string& cluster_id) override;
+  void on_connected(SessionId session, const std::string& cluster_id, const Epoch& epoch) override;
   void on_disconnected(const std::string& why) override;
   void on_attempt_failed(const std::string& why) override;
   void on_refused(const std::string& why) override;

@@ -67,6 +67,7 @@ Result<HostIdentity> HostIdentity::open(const std::string& directory,
     problem = replace_file(directory + "/host-uid", state.uid_ + "\n", 0644, true);
     if (!problem.empty()) return Error{kExitUsage, problem};
   }
+  state.cluster_id_ = trimmed(read_file(state.cluster_file()).value_or(""));
   std::istringstream epoch(read_file(directory + "/epoch").value_or(""));
   epoch >> state.epoch_.number >> state.epoch_.start_id;
   return state;
@@ -85,6 +86,18 @@ std::string HostIdentity::obey(const Epoch& epoch) {
   if (!problem.empty()) return problem;
   epoch_ = epoch;
   return "";
+}
+
+std::string HostIdentity::obey(const std::string& cluster_id, const Epoch& epoch) {
+  if (is_foreign(cluster_id))
+    return "cluster " + cluster_id + " is refused: this host obeys cluster " + cluster_id_ +
+           " (F-1)";
+  if (cluster_id_.empty() && !cluster_id.empty()) {
+    std::string problem = replace_file(cluster_file(), cluster_id + "\n", 0644, true);
+    if (!problem.empty()) return problem;
+    cluster_id_ = cluster_id;
+  }
+  return obey(epoch);
 }
 
 }  // namespace regrow

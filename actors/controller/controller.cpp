@@ -17,9 +17,11 @@
 #include "actors/controller/journal_actor.h"
 #include "actors/controller/link_handler.h"
 #include "actors/controller/messages.h"
+#include "actors/controller/old_copy.h"
 #include "actors/controller/router.h"
 #include "actors/controller/watch_actor.h"
 #include "actors/log.h"
+#include "journal/raise_numbers.h"
 #include "journal/rocks_journal.h"
 #include "transport/kj_loop.h"
 #include "transport/rpc_server.h"
@@ -57,7 +59,9 @@ class Controller {
   int run();
 
  private:
+  std::string journal_directory() const { return options_.state_dir + "/journal"; }
   Status open_journal();
+  Status recover_epoch(uint64_t seen_epoch);
   void start_actors();
   void wait_for_tree();
   void resume_all();
@@ -84,8 +88,13 @@ class Controller {
 };
 
 Status Controller::open_journal() {
+  auto old_copy = read_old_copy(journal_directory());
+  if (old_copy && !options_.recover_epoch)
+    return Error{kExitRestart, explain(*old_copy, journal_directory())};
+  if (!old_copy && options_.recover_epoch)
+    log_warning("--recover-epoch: no agent has shown this journal to be an old copy; not needed");
   RocksJournalOptions journal_options;
-  journal_options.directory = options_.state_dir + "/journal";
+  journal_options.directory = journal_directory();
   journal_options.on_warning = [](const std::string& text) { log_warning(text); };
   auto opened = RocksJournal::open(journal_options);
   if (!opened) return Error{kExitUsage, opened.error().message};
@@ -104,6 +113,9 @@ Status Controller::open_journal() {
            std::to_string(loaded->events) + " events replayed)");
   for (const EntityView& view : context_->projection.quarantined())
     log_error(view.id.path + " is quarantined: " + view.quarantined);
+  if (old_copy) {
+    if (auto recovered = recover_epoch(old_copy->seen_epoch); !recovered) return recovered;
+  }
   context_->faults.hit("boot.after_replay");
 
   if (auto view = context_->projection.find(EntityId::cluster())) {
@@ -113,6 +125,24 @@ Status Controller::open_journal() {
   }
   if (cluster_id_.empty()) cluster_id_ = random_name();
   epoch_ = {epoch_.number + 1, random_id()};
+  return Nothing{};
+}
+
+// The mark goes last: a crash before that raises the numbers once more, which harms nobody.
+Status Controller::recover_epoch(uint64_t seen_epoch) {
+  RaiseRequest request;
+  request.why = "an operator made an old copy of the journal the one that counts (--recover-epoch)";
+  request.seen_epoch = seen_epoch;
+  request.by = {"uid " + std::to_string(getuid()), "operator"};
+  request.not_before = context_->projection.last_at();
+  auto raised = raise_numbers(*journal_, request);
+  if (!raised) return Error{kExitUsage, raised.error().message};
+  if (*raised) {
+    context_->projection.apply(**raised);
+    log_warning((*raised)->reason);
+  }
+  if (auto problem = remove_old_copy_mark(journal_directory()); !problem.empty())
+    return Error{kExitUsage, problem};
   return Nothing{};
 }
 
@@ -128,7 +158,8 @@ void Controller::start_actors() {
   };
   journal_view_ = journal_.get();
   watches_ = system_->spawn<caf::detached>(watch_actor, journal_view_, context_->fatal);
-  link_handler_ = std::make_unique<LinkHandler>(*context_, board_, epoch_);
+  link_handler_ = std::make_unique<LinkHandler>(
+      *context_, board_, LinkFacts{cluster_id_, epoch_, journal_directory()});
   context_->effects =
       system_->spawn(effect_runner, context_.get(), static_cast<CommandSink*>(link_handler_.get()));
   auto handed_over = std::make_shared<std::unique_ptr<Journal>>(std::move(journal_));

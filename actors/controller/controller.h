@@ -8,13 +8,15 @@
 namespace regrow {
 
 struct ControllerOptions {
-  std::string state_dir;                 // made if missing; holds journal/, regrow.sock, controller.pid
-  std::vector<std::string> listen;       // "unix:/path", "tcp:host:port"; empty = unix:STATE_DIR/regrow.sock
-  std::string certs_dir;                 // ca.pem, controller.pem, controller.key; for TCP
-  std::vector<uint32_t> operator_uids;   // besides root and the controller's own
+  std::string state_dir;  // made if missing; holds journal/, regrow.sock, controller.pid
+  std::vector<std::string>
+      listen;             // "unix:/path", "tcp:host:port"; empty = unix:STATE_DIR/regrow.sock
+  std::string certs_dir;  // ca.pem, controller.pem, controller.key; for TCP
+  std::vector<uint32_t> operator_uids;  // besides root and the controller's own
   std::vector<uint32_t> agent_uids;
-  bool socket_for_all = false;           // other users of this machine may look
-  std::string fault_points;              // tests: see fault_points.h
+  bool socket_for_all = false;  // other users of this machine may look
+  std::string fault_points;     // tests: see fault_points.h
+  bool recover_epoch = false;   // an old copy of the journal is the newest there is: go on with it
   std::string version;
   bool verbose = false;
 };

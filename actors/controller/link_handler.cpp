@@ -4,6 +4,7 @@
 #include <caf/send.hpp>
 
 #include "actors/controller/messages.h"
+#include "actors/controller/old_copy.h"
 #include "actors/controller/router.h"
 #include "actors/log.h"
 
@@ -23,24 +24,26 @@ std::string version_problem(uint32_t protocol) {
          std::to_string(kProtocol) + "; they may differ by one: upgrade the older side";
 }
 
+std::string foreign_problem(const AgentHello& hello, const std::string& cluster_id) {
+  return "host " + hello.name.value + " belongs to cluster " + hello.cluster_id +
+         ", this controller is of cluster " + cluster_id +
+         ". Point its agent at its own controller; if that cluster is gone for good, remove the "
+         "agent's state and run directories on the host (its log names them) and start it again";
+}
+
 }  // namespace
 
 AttachAnswer LinkHandler::agent_connected(SessionId session, const PeerIdentity& peer,
                                           AgentHello hello) {
   if (auto problem = version_problem(hello.protocol); !problem.empty())
     return refused(hello.name, problem);
-  bool newer = hello.seen_epoch.number > epoch_.number;
-  bool twin =
-      hello.seen_epoch.number == epoch_.number && hello.seen_epoch.start_id != epoch_.start_id;
-  if (newer || twin) {
-    std::string why =
-        "host " + hello.name.value + " obeys epoch " + std::to_string(hello.seen_epoch.number) +
-        " of another controller, this one is only at " + std::to_string(epoch_.number) +
-        ": its journal is an old copy or a second controller runs. It stops so that no rank is "
-        "started twice; start the controller that owns the newest journal";
-    context_.fatal(why);
-    return {why, epoch_};
-  }
+  // Before its epoch is looked at, which counts the starts of other controllers.
+  if (!hello.cluster_id.empty() && hello.cluster_id != facts_.cluster_id)
+    return refused(hello.name, foreign_problem(hello, facts_.cluster_id));
+  bool newer = hello.seen_epoch.number > facts_.epoch.number;
+  bool twin = hello.seen_epoch.number == facts_.epoch.number &&
+              hello.seen_epoch.start_id != facts_.epoch.start_id;
+  if (newer || twin) return stop_as_old_copy(hello);
   for (const auto& [other, known] : sessions_) {
     if (known.host == hello.name && known.uid != hello.uid)
       return refused(hello.name, "another agent is connected as host " + hello.name.value +
@@ -57,7 +60,22 @@ AttachAnswer LinkHandler::agent_connected(SessionId session, const PeerIdentity&
   caf::anon_send(context_.effects, msg::SessionUp{hello.name, session});
   EntityId host = EntityId::host(hello.name);
   post(context_, to(host, in::AgentConnected{session, std::move(hello)}));
-  return {"", epoch_};
+  return {"", facts_.epoch, facts_.cluster_id};
+}
+
+AttachAnswer LinkHandler::stop_as_old_copy(const AgentHello& hello) {
+  OldCopy found;
+  found.seen_epoch = hello.seen_epoch.number;
+  found.reason = "host " + hello.name.value + " obeys epoch " + std::to_string(found.seen_epoch) +
+                 " of another controller, this one is only at " +
+                 std::to_string(facts_.epoch.number) +
+                 ": its journal is an old copy or a second controller runs. It stops so that no "
+                 "rank is started twice";
+  std::string why = explain(found, facts_.journal_directory);
+  if (auto problem = mark_old_copy(facts_.journal_directory, found); !problem.empty())
+    log_error("the journal could not be marked as an old copy: " + problem);
+  context_.fatal(why);
+  return {why, facts_.epoch, facts_.cluster_id};
 }
 
 // An agent asks again every few seconds: the log has each reason once.
@@ -67,7 +85,7 @@ AttachAnswer LinkHandler::refused(const HostName& host, std::string why) {
     log_warning("host/" + host.value + " refused: " + why);
     last = why;
   }
-  return {std::move(why), epoch_};
+  return {std::move(why), facts_.epoch, facts_.cluster_id};
 }
 
 void LinkHandler::agent_disconnected(SessionId session, const std::string& why) {

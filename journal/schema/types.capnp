@@ -315,4 +315,5 @@ struct AgentHello {
   seenEpoch @6 :Epoch;  # newest epoch this agent obeyed
   devices @7 :List(DeviceReport);  # all that the host has
   ranks @8 :List(RankReport);  # everything it knows and that was not yet acknowledged as final
+  clusterId @9 :Text;  # whose epochs and job numbers these are; empty = none obeyed yet
 }

@@ -19,8 +19,9 @@ using testing::write_file;
 
 // A controller that records, on a socket; comes and goes.
 struct StandIn {
-  StandIn(const std::string& socket, Epoch epoch) {
+  StandIn(const std::string& socket, Epoch epoch, const std::string& cluster_id = "cluster-1") {
     handler.epoch = epoch;
+    handler.cluster_id = cluster_id;
     ListenOptions listen;
     listen.address = *parse_address("unix:" + socket);
     listen.roles = test::own_rules();
@@ -192,6 +193,45 @@ TEST_CASE("F-1: commands of an older epoch, or of a twin of the same number, are
   }
   StandIn controller(host.socket(), {6, 60});
   RunningAgent agent(host.options);
+  controller.send(Host::kill_of(spawn));
+  controller.wait_for(spawn.command.key, ProcessState::exited);
+}
+
+TEST_CASE("F-1: a controller of another cluster gets no report and is not obeyed, at any epoch") {
+  Host host;
+  Spawn spawn = Host::shell("sleep 1000", 0);
+  {
+    StandIn controller(host.socket(), {5, 50});
+    RunningAgent agent(host.options);
+    CHECK(controller.hello().cluster_id.empty());
+    controller.send(spawn);
+    controller.wait_for(spawn.command.key, ProcessState::running);
+  }
+  CHECK(testing::read_text(host.options.state_dir + "/cluster") == "cluster-1\n");
+  {
+    StandIn controller(host.socket(), {9, 90}, "cluster-2");
+    RunningAgent agent(host.options);
+    CHECK(controller.hello().cluster_id == "cluster-1");
+    controller.send(Host::kill_of(spawn));
+    HostReports reports;
+    reports.ranks = {test::rank_report(7, 5)};
+    agent.loop.run_sync([&] { agent.client->report(reports); });
+    REQUIRE(eventually(
+        [&] { return controller.handler.count(&RecordingHandler::Seen::disconnects) > 1; }));
+    CHECK(controller.handler.seen.with([](auto& s) { return s.reports.empty(); }));
+    std::string why = agent.loop.run_sync([&] { return agent.session->refuse("cluster-2"); });
+    for (const std::string& words :
+         {std::string("belongs to cluster cluster-1"), host.options.state_dir + "/cluster",
+          std::string("is of cluster cluster-2"), "remove " + host.options.state_dir,
+          host.options.run_dir}) {
+      INFO(words);
+      CHECK(why.find(words) != std::string::npos);
+    }
+  }
+  CHECK(testing::read_text(host.options.state_dir + "/cluster") == "cluster-1\n");
+  StandIn controller(host.socket(), {6, 60});
+  RunningAgent agent(host.options);
+  CHECK(controller.hello().seen_epoch == Epoch{5, 50});
   controller.send(Host::kill_of(spawn));
   controller.wait_for(spawn.command.key, ProcessState::exited);
 }

@@ -88,6 +88,7 @@ class RecordingHandler : public HostLinkHandler {
   std::atomic<bool> hold = false;
   std::string refuse;  // set before use
   Epoch epoch{3, 77};
+  std::string cluster_id = "cluster-1";  // set before use
 
   AttachAnswer agent_connected(SessionId session, const PeerIdentity& peer,
                                AgentHello hello) override {
@@ -97,7 +98,7 @@ class RecordingHandler : public HostLinkHandler {
       s.peers.push_back(peer);
       s.sessions.push_back(session);
     });
-    return {refuse, epoch};
+    return {refuse, epoch, cluster_id};
   }
   void agent_disconnected(SessionId session, const std::string& why) override {
     seen.with([&](Seen& s) {
@@ -151,7 +152,7 @@ class RecordingAgent : public HostLinkAgent {
     hello.uid = "uid-1";
   }
   AgentHello make_hello() override { return hello; }
-  void on_connected(SessionId session, const Epoch& epoch) override {
+  void on_connected(SessionId session, const std::string&, const Epoch& epoch) override {
     seen.with([&](Seen& s) {
       s.connected.push_back(session);
       s.epochs.push_back(epoch);

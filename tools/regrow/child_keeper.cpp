@@ -29,20 +29,11 @@ constexpr milliseconds kFirstPause{50};
 constexpr milliseconds kLongestPause{2000};
 constexpr seconds kLivedWell{10};  // after such a life the next restart is quick again
 constexpr int kExitWrong = 2;
+constexpr int kExitRestart = 75;
 
 std::string describe(int status) {
   if (WIFSIGNALED(status)) return "was killed by signal " + std::to_string(WTERMSIG(status));
   return "ended with exit code " + std::to_string(WEXITSTATUS(status));
-}
-
-// What a log ends with.
-std::string last_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string last;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.empty()) last = line;
-  }
-  return last;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
@@ -93,6 +84,15 @@ pid_t parent_of(pid_t pid) {
 }
 
 }  // namespace
+
+std::string last_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string last;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
 
 void ChildKeeper::add(ChildSpec spec) {
   Child child;
@@ -150,7 +150,11 @@ void ChildKeeper::ended(Child& child, int status) {
   child.pause = child.pause.count() == 0 || lived_well ? kFirstPause
                                                        : std::min(child.pause * 2, kLongestPause);
   child.due = Clock::now() + child.pause;
-  on_event_(who + describe(status) + "; starting it again", false);
+  // It ended by itself and thinks that a new start may help: its last words say why.
+  bool has_said_why = WIFEXITED(status) && WEXITSTATUS(status) == kExitRestart;
+  on_event_(who + describe(status) + (has_said_why ? ": " + last_line(child.spec.log) : "") +
+                "; starting it again",
+            false);
 }
 
 void ChildKeeper::reap() {

@@ -75,6 +75,9 @@ class ChildKeeper {
   bool ready_ = false;
 };
 
+// What a log ends with.
+std::string last_line(const std::string& path);
+
 // Every process below this one, however deep. Zombies do not count. Complete only if orphans come
 // to us (PR_SET_CHILD_SUBREAPER).
 std::vector<pid_t> descendants();

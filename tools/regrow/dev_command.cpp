@@ -8,7 +8,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "tools/regrow/child_keeper.h"
@@ -31,9 +33,11 @@ using std::chrono::seconds;
 constexpr milliseconds kControllerEnds{3000};
 constexpr milliseconds kAgentsEnd{4500};
 constexpr milliseconds kSweep{1000};
+constexpr seconds kSoonUp{3};        // from then on hosts that are not up are told, and why
 constexpr char kRankGrace[] = "2s";  // of ranks when their host ends
 
-// Asks the controller until all hosts are up, then says so once.
+// Asks the controller until all hosts are up: "ready" then, and before it, each second, which are
+// not: "down h1 h3".
 class ReadyWatch {
  public:
   ReadyWatch(AdminClientOptions options, std::vector<DevHost> hosts, Inbox<std::string>& inbox)
@@ -47,23 +51,29 @@ class ReadyWatch {
   }
 
  private:
-  bool all_up() {
+  std::set<std::string> not_up() {
+    std::set<std::string> names;
+    for (const DevHost& host : hosts_) names.insert(host.name);
     auto answer = client_.query("hosts", Json::object());
-    if (!answer) return false;
-    size_t up = 0;
+    if (!answer) return names;
     for (const auto& row : child(*answer, "hosts")) {
-      bool ours = std::any_of(hosts_.begin(), hosts_.end(), [&](const DevHost& host) {
-        return host.name == get<std::string>(row, "name");
-      });
-      if (ours && get<std::string>(row, "link") == "up") ++up;
+      if (get<std::string>(row, "link") == "up") names.erase(get<std::string>(row, "name"));
     }
-    return up == hosts_.size();
+    return names;
   }
   void run() {
+    auto tell_at = Clock::now() + kSoonUp;
     while (!stop_) {
-      if (all_up()) {
+      auto down = not_up();
+      if (down.empty()) {
         inbox_.push("ready");
         return;
+      }
+      if (Clock::now() >= tell_at) {
+        std::string news = "down";
+        for (const std::string& name : down) news += " " + name;
+        inbox_.push(news);
+        tell_at = Clock::now() + seconds(1);
       }
       std::this_thread::sleep_for(milliseconds(50));
     }
@@ -92,6 +102,7 @@ class Dev {
   ChildSpec agent(const DevHost& host) const;
   void on_event(const std::string& text, bool fatal);
   void announce_ready();
+  void tell_why_down(const std::string& names);
   // One turn of the loop. Returns true if a signal asked for the end.
   bool turn(Clock::time_point until);
   void end_all();
@@ -103,6 +114,7 @@ class Dev {
   SignalQueue signals_;
   ChildKeeper keeper_;
   Inbox<std::string> inbox_;
+  std::map<std::string, std::string> told_;  // host -> why it is not up
   bool ready_ = false;
   bool failed_ = false;
   bool hurry_ = false;  // a second Ctrl-C
@@ -184,6 +196,18 @@ void Dev::announce_ready() {
       "Ctrl-C ends it, ranks included; the next `regrow dev` goes on where this one ended.\n");
 }
 
+// What its agent said last is why a host is not up, such as a controller that refuses it.
+void Dev::tell_why_down(const std::string& names) {
+  for (const DevHost& host : layout_.hosts()) {
+    if ((names + " ").find(" " + host.name + " ") == std::string::npos) continue;
+    std::string log = host.directory + "/agent.log";
+    std::string why = last_line(log);
+    if (why.empty() || why == told_[host.name]) continue;
+    told_[host.name] = why;
+    on_event(host.name + " is not up yet; its agent: " + why + "\nall of it: " + log, false);
+  }
+}
+
 bool Dev::turn(Clock::time_point until) {
   until = std::min(until, keeper_.next_start());
   auto wait = std::chrono::ceil<milliseconds>(until - Clock::now()).count();
@@ -198,7 +222,9 @@ bool Dev::turn(Clock::time_point until) {
   keeper_.reap();
   if (!failed_ && !keeper_.start_due()) failed_ = true;
   for (const auto& news : inbox_.take()) {
-    if (news == "ready" && !ready_) announce_ready();
+    if (ready_) continue;
+    if (news == "ready") announce_ready();
+    if (news.starts_with("down ")) tell_why_down(news);
   }
   return asked;
 }

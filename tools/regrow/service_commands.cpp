@@ -85,6 +85,9 @@ void add_controller(CLI::App& app, Cli& cli) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_flag("--socket-for-all", o->controller.socket_for_all,
                     "Other users of this machine may look");
+  command->add_flag("--recover-epoch", o->controller.recover_epoch,
+                    "Go on with a journal that agents have shown to be an old copy, if no newer "
+                    "one is left: numbers go on far above");
   command->add_option("--fault-points", o->controller.fault_points,
                       "For tests: NAME[@ENTITY][:COUNT][:throw],... (or REGROW_FAULT_POINTS)");
   command->add_flag("--list-fault-points", o->list_fault_points, "Print their names and exit");

@@ -29,4 +29,5 @@ struct AttachResult {
   epoch @2 :P.Epoch;
   heartbeatMs @3 :UInt32;
   error @4 :Text;           # empty = accepted; else why not and what to do
+  clusterId @5 :Text;       # the controller's, also in a refusal; empty = an older controller
 }

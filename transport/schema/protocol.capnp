@@ -283,6 +283,7 @@ struct AgentHello {
   seenEpoch @6 :Epoch;
   devices @7 :List(DeviceReport);
   ranks @8 :List(RankReport);
+  clusterId @9 :Text;  # the first cluster that this host obeyed; empty = none yet
 }
 
 struct HostReports {
