@@ -34,7 +34,8 @@ DeviceReport read_device(const fs::path& path) {
   const std::string& memory = facts["memory_bytes"];
   std::from_chars(memory.data(), memory.data() + memory.size(), report.memory_bytes);
   report.fault = facts["fault"];
-  if (!read || report.kind.empty() || report.uid.empty()) report.fault = "its description cannot be read";
+  if (!read || report.kind.empty() || report.uid.empty())
+    report.fault = "its description cannot be read";
   report.healthy = report.fault.empty();
   return report;
 }
@@ -49,14 +50,16 @@ std::vector<DeviceReport> read_device_tree(const std::string& sysroot) {
   std::vector<DeviceReport> reports;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(sysroot + "/devices", error)) {
-    if (is_plain_name(entry.path().filename().string())) reports.push_back(read_device(entry.path()));
+    if (is_plain_name(entry.path().filename().string()))
+      reports.push_back(read_device(entry.path()));
   }
   std::sort(reports.begin(), reports.end(),
             [](const DeviceReport& a, const DeviceReport& b) { return a.name < b.name; });
   return reports;
 }
 
-std::string set_device_fault(const std::string& sysroot, const DeviceName& device, const std::string& fault) {
+std::string set_device_fault(const std::string& sysroot, const DeviceName& device,
+                             const std::string& fault) {
   if (sysroot.empty()) return "this host has no simulated devices";
   fs::path path = fs::path(sysroot) / "devices" / device.value;
   std::error_code error;

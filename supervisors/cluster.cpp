@@ -19,11 +19,13 @@ auto* find_job(Entries& jobs, JobId id) {
 HostEntry& host_entry(ClusterState& s, const HostName& host) {
   auto it = std::lower_bound(s.hosts.begin(), s.hosts.end(), host,
                              [](const HostEntry& e, const HostName& h) { return e.host < h; });
-  if (it == s.hosts.end() || it->host != host) it = s.hosts.insert(it, HostEntry{host, false, "not seen yet", {}});
+  if (it == s.hosts.end() || it->host != host)
+    it = s.hosts.insert(it, HostEntry{host, false, "not seen yet", {}});
   return *it;
 }
 
-const DeviceView* find_device(const ClusterState& s, const HostName& host, const DeviceName& device) {
+const DeviceView* find_device(const ClusterState& s, const HostName& host,
+                              const DeviceName& device) {
   auto it = std::lower_bound(s.hosts.begin(), s.hosts.end(), host,
                              [](const HostEntry& e, const HostName& h) { return e.host < h; });
   if (it == s.hosts.end() || it->host != host) return nullptr;
@@ -63,10 +65,12 @@ bool may_tell(const T& t, const ClusterLive& live, const WaitingGrant& want) {
 bool try_grant(T& t, ClusterLive& live, const WaitingGrant& want) {
   const JobEntry* job = find_job(t.state().jobs, want.job);
   if (job == nullptr) return false;
-  PlacementRequest request{want.job, job->devices, job->ranks_per_host, want.ranks, want.avoid_hosts, want.dirty};
+  PlacementRequest request{want.job,   job->devices,     job->ranks_per_host,
+                           want.ranks, want.avoid_hosts, want.dirty};
   PlacementResult result = place(t.state(), request);
   if (!result.placements.empty()) {
-    t.record(ev::DevicesGranted{want.job, want.grant, result.placements, want.dirty}, result.reason);
+    t.record(ev::DevicesGranted{want.job, want.grant, result.placements, want.dirty},
+             result.reason);
     t.send(EntityId::job(want.job), in::Granted{want.grant, result.placements});
     return true;
   }
@@ -101,7 +105,9 @@ void on_submit(T& t, const in::Submit& m) {
   if (!m.key.empty()) {
     for (const JobEntry& job : t.state().jobs) {
       if (job.key == m.key)
-        return t.reply(true, "already submitted with this key as job/" + std::to_string(job.job.value), job.job);
+        return t.reply(true,
+                       "already submitted with this key as job/" + std::to_string(job.job.value),
+                       job.job);
     }
   }
   JobId id{t.state().next_job};
@@ -112,7 +118,8 @@ void on_submit(T& t, const in::Submit& m) {
 void on_request(T& t, ClusterLive& live, const in::RequestGrant& m) {
   auto placements = granted(t.state(), m.job, m.grant);
   if (!placements.empty()) {
-    t.decision().reissue = true;  // trouble with these devices was told before the job knew it has them
+    t.decision().reissue =
+        true;  // trouble with these devices was told before the job knew it has them
     return t.send(EntityId::job(m.job), in::Granted{m.grant, placements});
   }
   WaitingGrant want{m.job, m.grant, m.ranks, m.avoid_hosts, m.dirty, ""};
@@ -132,9 +139,9 @@ void on_release(T& t, ClusterLive& live, const in::ReleaseDevices& m) {
     ranks.push_back(lease.rank);
     if (contains(m.dirty, lease.rank)) dirty.push_back(lease.rank);
   }
-  bool waits = std::any_of(t.state().waiting.begin(), t.state().waiting.end(), [&](const WaitingGrant& w) {
-    return w.job == m.job && w.grant <= m.grant;
-  });
+  bool waits =
+      std::any_of(t.state().waiting.begin(), t.state().waiting.end(),
+                  [&](const WaitingGrant& w) { return w.job == m.job && w.grant <= m.grant; });
   if (!ranks.empty() || waits) {
     t.record(ev::DevicesReleased{m.job, ranks, dirty},
              dirty.empty() ? "the job gave its devices back"
@@ -150,7 +157,8 @@ void on_host_view(T& t, ClusterLive& live, const in::HostView& m) {
       return t.ignore("nothing new");
   }
   t.record(ev::HostNoted{m.host, m.usable, m.why_not},
-           m.usable ? "host " + m.host.value + " can be used" : "host " + m.host.value + ": " + m.why_not);
+           m.usable ? "host " + m.host.value + " can be used"
+                    : "host " + m.host.value + ": " + m.why_not);
   serve_line(t, live);
 }
 
@@ -166,7 +174,8 @@ void on_device(T& t, ClusterLive& live, const in::DeviceChanged& m) {
 void on_clean(T& t, ClusterLive& live, const in::CleanLease& m) {
   for (const Lease& lease : t.state().leases) {
     if (lease.job == m.job && lease.rank == m.rank && lease.host == m.host && lease.dirty) {
-      t.record(ev::LeaseCleaned{m.job, m.rank, m.host}, "nothing of the rank is left on " + m.host.value);
+      t.record(ev::LeaseCleaned{m.job, m.rank, m.host},
+               "nothing of the rank is left on " + m.host.value);
       return serve_line(t, live);
     }
   }
@@ -221,7 +230,8 @@ std::vector<Action> pending(const ClusterState& s) {
   std::vector<Action> actions;
   for (const JobEntry& job : s.jobs) {
     if (!job.handed_over && !job.spec.empty())
-      actions.push_back(Message{EntityId::job(job.job), in::CreateJob{job.spec[0], job.submitted_by}});
+      actions.push_back(
+          Message{EntityId::job(job.job), in::CreateJob{job.spec[0], job.submitted_by}});
   }
   for (const Lease& lease : s.leases) {
     if (lease.dirty) {
@@ -231,8 +241,8 @@ std::vector<Action> pending(const ClusterState& s) {
     for (const DeviceName& name : lease.devices) {
       const DeviceView* device = find_device(s, lease.host, name);
       if (device != nullptr && !device->usable)
-        actions.push_back(
-            Message{EntityId::job(lease.job), in::DeviceTrouble{lease.host, name, device->why_not}});
+        actions.push_back(Message{EntityId::job(lease.job),
+                                  in::DeviceTrouble{lease.host, name, device->why_not}});
     }
   }
   return actions;
@@ -250,8 +260,8 @@ void apply(ClusterState& s, const EventRecord& r) {
             if (e.epoch > s.epoch.number) s.epoch = {e.epoch, 0};
           },
           [&](const ev::JobAccepted& e) {
-            JobEntry entry{e.job, e.spec.name, e.key, r.by.who, false, false, Phase::queued, {e.spec},
-                           e.spec.devices, e.spec.ranks_per_host};
+            JobEntry entry{e.job, e.spec.name,   e.key,    r.by.who,       false,
+                           false, Phase::queued, {e.spec}, e.spec.devices, e.spec.ranks_per_host};
             s.jobs.push_back(std::move(entry));
             s.next_job = e.job.value + 1;
           },
@@ -275,7 +285,9 @@ void apply(ClusterState& s, const EventRecord& r) {
               kept.push_back({e.job, p.rank, e.grant, p.host, p.devices, false});
             s.leases = std::move(kept);
             sort_leases(s.leases);
-            std::erase_if(s.waiting, [&](const WaitingGrant& w) { return w.job == e.job && w.grant <= e.grant; });
+            std::erase_if(s.waiting, [&](const WaitingGrant& w) {
+              return w.job == e.job && w.grant <= e.grant;
+            });
           },
           [&](const ev::GrantWaiting& e) {
             WaitingGrant want{e.job, e.grant, e.ranks, e.avoid_hosts, e.dirty, r.reason};
@@ -292,7 +304,8 @@ void apply(ClusterState& s, const EventRecord& r) {
           },
           [&](const ev::DevicesReleased& e) {
             std::erase_if(s.leases, [&](const Lease& l) {
-              return l.job == e.job && !l.dirty && contains(e.ranks, l.rank) && !contains(e.dirty, l.rank);
+              return l.job == e.job && !l.dirty && contains(e.ranks, l.rank) &&
+                     !contains(e.dirty, l.rank);
             });
             for (Lease& l : s.leases) {
               if (l.job == e.job && contains(e.dirty, l.rank)) l.dirty = true;
@@ -328,7 +341,9 @@ void apply(ClusterState& s, const EventRecord& r) {
             }
           },
           [&](const ev::EntityQuarantined&) {},
-          [&](const auto& e) { throw BrokenInvariant(std::string(e.kTypeName) + " is not an event of the cluster"); },
+          [&](const auto& e) {
+            throw BrokenInvariant(std::string(e.kTypeName) + " is not an event of the cluster");
+          },
       },
       r.event);
 }

@@ -13,12 +13,15 @@ void on_seen(T& t, DeviceLive& live, const in::DeviceSeen& m) {
   if (!m.inventory) live.heard_in = m.session;
   const DeviceReport& known = t.state().report;
   bool same = known.uid == m.report.uid && known.kind == m.report.kind &&
-              known.memory_bytes == m.report.memory_bytes && known.pci_address == m.report.pci_address;
+              known.memory_bytes == m.report.memory_bytes &&
+              known.pci_address == m.report.pci_address;
   if (!same)
     t.record(ev::DeviceDiscovered{m.report},
-             known.uid.empty() ? "found by the agent" : "another device is in this place: " + m.report.uid);
+             known.uid.empty() ? "found by the agent"
+                               : "another device is in this place: " + m.report.uid);
   DeviceHealth health = m.report.healthy ? DeviceHealth::ok : DeviceHealth::faulty;
-  if (health == t.state().health && m.report.fault == t.state().fault) return t.ignore("nothing new");
+  if (health == t.state().health && m.report.fault == t.state().fault)
+    return t.ignore("nothing new");
   t.record(ev::DeviceHealthChanged{health, m.report.fault},
            m.report.healthy ? "its probe finds it healthy" : "its probe says: " + m.report.fault);
 }
@@ -26,24 +29,26 @@ void on_seen(T& t, DeviceLive& live, const in::DeviceSeen& m) {
 }  // namespace
 
 void decide(Turn<DeviceState>& t, DeviceLive& live) {
-  std::visit(Overloaded{
-                 [&](const in::DeviceSeen& m) { on_seen(t, live, m); },
-                 [&](const in::DeviceMissing& m) {
-                   if (m.session.value != 0 && m.session == live.heard_in)
-                     return t.ignore("the agent has listed it on this connection since");
-                   if (t.state().health == DeviceHealth::unknown) return t.ignore("known");
-                   t.record(ev::DeviceHealthChanged{DeviceHealth::unknown, "missing"},
-                            "the agent does not list it any more");
-                 },
-                 [&](const in::Resumed&) {},
-                 [&](const auto& m) { t.ignore(std::string(m.kTypeName) + " is not for a device"); },
-             },
-             t.envelope().input);
+  std::visit(
+      Overloaded{
+          [&](const in::DeviceSeen& m) { on_seen(t, live, m); },
+          [&](const in::DeviceMissing& m) {
+            if (m.session.value != 0 && m.session == live.heard_in)
+              return t.ignore("the agent has listed it on this connection since");
+            if (t.state().health == DeviceHealth::unknown) return t.ignore("known");
+            t.record(ev::DeviceHealthChanged{DeviceHealth::unknown, "missing"},
+                     "the agent does not list it any more");
+          },
+          [&](const in::Resumed&) {},
+          [&](const auto& m) { t.ignore(std::string(m.kTypeName) + " is not for a device"); },
+      },
+      t.envelope().input);
 }
 
 std::vector<Action> pending(const DeviceState& s) {
   if (s.report.name.value.empty()) return {};
-  DeviceView view{s.report.name, s.report.kind, s.report.memory_bytes, s.health == DeviceHealth::ok, ""};
+  DeviceView view{s.report.name, s.report.kind, s.report.memory_bytes, s.health == DeviceHealth::ok,
+                  ""};
   if (!view.usable)
     view.why_not = std::string(to_string(s.health)) + (s.fault.empty() ? "" : " (" + s.fault + ")");
   return {Message{EntityId::cluster(), in::DeviceChanged{s.host, view}}};

@@ -25,7 +25,8 @@ std::vector<Action> pending_of(const AnyState& state) {
 
 }  // namespace
 
-EntityHost::EntityHost(EntityId id) : id_(std::move(id)), state_(initial_state(id_)), live_(live_for(state_)) {}
+EntityHost::EntityHost(EntityId id)
+    : id_(std::move(id)), state_(initial_state(id_)), live_(live_for(state_)) {}
 
 EntityHost::EntityHost(EntityId id, AnyState state, uint64_t n, std::string quarantined)
     : id_(std::move(id)),
@@ -53,7 +54,8 @@ Decision EntityHost::run(State& state, Live& live, const Envelope& envelope, Now
     d.messages.clear();
     d.effects.clear();
     d.replies.clear();
-    d.record(ev::EntityQuarantined{quarantined_}, "a check in the decision code failed: " + quarantined_);
+    d.record(ev::EntityQuarantined{quarantined_},
+             "a check in the decision code failed: " + quarantined_);
     turn.reply(false, id_.path + " is quarantined: " + quarantined_);
   }
   return std::move(turn.decision());
@@ -100,9 +102,10 @@ void EntityHost::issue_pending(Outbox& out, Held& held, bool again) {
 }
 
 void EntityHost::remember(const Envelope& envelope, const Decision& decision, Time at) {
-  bool quiet = decision.events.empty() &&
-               (decision.ignored.empty() || std::holds_alternative<in::AgentHeartbeat>(envelope.input) ||
-                std::holds_alternative<in::Progress>(envelope.input));
+  bool quiet =
+      decision.events.empty() &&
+      (decision.ignored.empty() || std::holds_alternative<in::AgentHeartbeat>(envelope.input) ||
+       std::holds_alternative<in::Progress>(envelope.input));
   if (quiet) return;
   PastDecision past{at, input_name(envelope.input), {}};
   for (const auto& recorded : decision.events) {
@@ -118,8 +121,11 @@ Outbox EntityHost::handle(const Envelope& envelope, Now now) {
   Outbox out;
   if (!quarantined_.empty()) {
     if (envelope.request.value != 0)
-      out.replies.push_back(
-          {envelope.request, false, id_.path + " is quarantined (" + quarantined_ + "); restart the controller after the cause is mended", {}});
+      out.replies.push_back({envelope.request,
+                             false,
+                             id_.path + " is quarantined (" + quarantined_ +
+                                 "); restart the controller after the cause is mended",
+                             {}});
     return out;
   }
   Decision decision = dispatch(envelope, now);
@@ -143,8 +149,7 @@ Outbox EntityHost::handle(const Envelope& envelope, Now now) {
 
   Held held{n_, std::move(decision.effects), std::move(decision.replies)};
   bool resumed = std::holds_alternative<in::Resumed>(envelope.input);
-  if (more || decision.reissue || resumed)
-    issue_pending(out, held, decision.reissue || resumed);
+  if (more || decision.reissue || resumed) issue_pending(out, held, decision.reissue || resumed);
   if (!held.effects.empty() || !held.replies.empty()) held_.push_back(std::move(held));
   release(out);
   return out;
@@ -170,9 +175,12 @@ std::optional<Time> EntityHost::wake_at(Now now) const {
   if (!quarantined_.empty()) return std::nullopt;
   if (auto* cluster = std::get_if<ClusterState>(&state_))
     return deadline(*cluster, std::get<ClusterLive>(live_), now);
-  if (auto* host = std::get_if<HostState>(&state_)) return deadline(*host, std::get<HostLive>(live_), now);
-  if (auto* job = std::get_if<JobState>(&state_)) return deadline(*job, std::get<JobLive>(live_), now);
-  if (auto* rank = std::get_if<RankState>(&state_)) return deadline(*rank, std::get<RankLive>(live_), now);
+  if (auto* host = std::get_if<HostState>(&state_))
+    return deadline(*host, std::get<HostLive>(live_), now);
+  if (auto* job = std::get_if<JobState>(&state_))
+    return deadline(*job, std::get<JobLive>(live_), now);
+  if (auto* rank = std::get_if<RankState>(&state_))
+    return deadline(*rank, std::get<RankLive>(live_), now);
   return std::nullopt;
 }
 

@@ -1,9 +1,9 @@
 // The engine: one EntityHost per node of the supervision tree.
 //
-// It lends a state machine its mailbox discipline: inputs one at a time, events to the journal before
-// anything they cause, effects and replies held back until the events that led to them are durable (J-3),
-// one timer, and everything pending issued again after a restart. Free of threads, CAF and I/O: a CAF
-// actor hosts exactly one, the seeded driver in tests schedules many.
+// It lends a state machine its mailbox discipline: inputs one at a time, events to the journal
+// before anything they cause, effects and replies held back until the events that led to them are
+// durable (J-3), one timer, and everything pending issued again after a restart. Free of threads,
+// CAF and I/O: a CAF actor hosts exactly one, the seeded driver in tests schedules many.
 //
 //   EntityHost host(id);                       // fold the journal: host.replay(record) ...
 //   Outbox out = host.handle(envelope, now);   // 1. append out.records to the journal, in order
@@ -23,10 +23,10 @@
 
 namespace regrow {
 
-// What a call asks its driver to do, in this order: journal, then messages; effects and replies only
-// ever come out once what they rest on is durable.
+// What a call asks its driver to do, in this order: journal, then messages; effects and replies
+// only ever come out once what they rest on is durable.
 struct Outbox {
-  std::vector<EventRecord> records;   // seq = 0, n set
+  std::vector<EventRecord> records;  // seq = 0, n set
   std::vector<Envelope> messages;
   std::vector<Effect> effects;
   std::vector<Reply> replies;
@@ -61,7 +61,7 @@ class EntityHost {
   const EntityId& id() const { return id_; }
   const AnyState& state() const { return state_; }
   const AnyLive& live() const { return live_; }
-  uint64_t n() const { return n_; }                // events so far, durable or not
+  uint64_t n() const { return n_; }                                // events so far, durable or not
   const std::string& quarantined() const { return quarantined_; }  // why; empty = in service
   const std::deque<PastDecision>& decisions() const { return decisions_; }
 
@@ -85,7 +85,7 @@ class EntityHost {
   uint64_t n_ = 0;
   uint64_t durable_n_ = 0;
   std::string quarantined_;
-  std::vector<Action> issued_;      // what pending() said last and was issued
+  std::vector<Action> issued_;  // what pending() said last and was issued
   std::deque<Held> held_;
   std::deque<PastDecision> decisions_;
 };

@@ -73,7 +73,8 @@ struct JobHandedOver {
   REGROW_FIELDS(JobHandedOver, job)
 };
 
-// Devices are leased to slots of a job: one event for the whole gang. Other leases of these slots end.
+// Devices are leased to slots of a job: one event for the whole gang. Other leases of these slots
+// end.
 struct DevicesGranted {
   JobId job;
   uint32_t grant = 0;
@@ -82,7 +83,8 @@ struct DevicesGranted {
   REGROW_FIELDS(DevicesGranted, job, grant, placements, dirty)
 };
 
-// No device is free for this request now; it stays in line. `reason` of the record says what is missing.
+// No device is free for this request now; it stays in line. `reason` of the record says what is
+// missing.
 struct GrantWaiting {
   JobId job;
   uint32_t grant = 0;
@@ -92,8 +94,8 @@ struct GrantWaiting {
   REGROW_FIELDS(GrantWaiting, job, grant, ranks, avoid_hosts, dirty)
 };
 
-// Slots gave their devices back. A slot in `dirty` may still have a process on an unreachable host; its
-// devices are not leased again until the host has confirmed that nothing is left (D-2).
+// Slots gave their devices back. A slot in `dirty` may still have a process on an unreachable host;
+// its devices are not leased again until the host has confirmed that nothing is left (D-2).
 struct DevicesReleased {
   JobId job;
   std::vector<RankIndex> ranks;
@@ -128,7 +130,8 @@ struct JobEndNoted {
   REGROW_FIELDS(JobEndNoted, job, phase)
 };
 
-// Numbers given out are lost with the end of the journal, and agents know them: what comes goes on far above.
+// Numbers given out are lost with the end of the journal, and agents know them: what comes goes on
+// far above.
 struct NumbersRaised {
   uint64_t next_job = 0;
   uint64_t epoch = 0;  // of the term before the next
@@ -247,19 +250,20 @@ struct IncidentOpened {
   RankIndex rank;
   Incarnation incarnation;
   FailureClass failure_class = FailureClass::program;
-  std::string signature;   // "exit 1: ValueError: bad batch"
-  bool peer_error = false; // its own words blame the loss of a peer
-  int64_t step = -1;       // the job's last step before it
+  std::string signature;    // "exit 1: ValueError: bad batch"
+  bool peer_error = false;  // its own words blame the loss of a peer
+  int64_t step = -1;        // the job's last step before it
   int32_t exit_code = 0;
   int32_t signal = 0;
   std::string last_words;
   bool charged = true;     // spends a unit of its class's budget
   int64_t rank_step = -1;  // the last step that the rank itself showed; -1 = none
-  REGROW_FIELDS(IncidentOpened, incident, rank, incarnation, failure_class, signature, peer_error, step,
-                exit_code, signal, last_words, charged, rank_step)
+  REGROW_FIELDS(IncidentOpened, incident, rank, incarnation, failure_class, signature, peer_error,
+                step, exit_code, signal, last_words, charged, rank_step)
 };
 
-// A later loss turned out to be the root of an open incident: its first report only echoed a peer's end.
+// A later loss turned out to be the root of an open incident: its first report only echoed a peer's
+// end.
 struct IncidentReclassified {
   uint32_t incident = 0;
   RankIndex rank;
@@ -271,15 +275,15 @@ struct IncidentReclassified {
   std::string last_words;
   bool charged = true;
   int64_t rank_step = -1;
-  REGROW_FIELDS(IncidentReclassified, incident, rank, incarnation, failure_class, signature, exit_code,
-                signal, last_words, charged, rank_step)
+  REGROW_FIELDS(IncidentReclassified, incident, rank, incarnation, failure_class, signature,
+                exit_code, signal, last_words, charged, rank_step)
 };
 
 // All evidence is in (every affected rank has ended): what the incident counts as.
 struct IncidentJudged {
   uint32_t incident = 0;
-  int64_t step = -1;       // the job's last step before it
-  bool progressed = false; // a higher step than at any incident before
+  int64_t step = -1;        // the job's last step before it
+  bool progressed = false;  // a higher step than at any incident before
   REGROW_FIELDS(IncidentJudged, incident, step, progressed)
 };
 
@@ -287,34 +291,36 @@ struct IncidentJudged {
 struct SlotEnded {
   RankIndex rank;
   Incarnation incarnation;
-  bool succeeded = false;      // exit 0 that nobody asked for
-  bool lost = false;           // no process report; its host is out of reach or rebooted
+  bool succeeded = false;  // exit 0 that nobody asked for
+  bool lost = false;       // no process report; its host is out of reach or rebooted
   bool ended_by_us = false;
   int32_t exit_code = 0;
   int32_t signal = 0;
   std::string message;
-  REGROW_FIELDS(SlotEnded, rank, incarnation, succeeded, lost, ended_by_us, exit_code, signal, message)
+  REGROW_FIELDS(SlotEnded, rank, incarnation, succeeded, lost, ended_by_us, exit_code, signal,
+                message)
 };
 
 // Work on the next generation begins: end `stop`, then start `start` anew.
 struct RecoveryPlanned {
   Generation generation;
-  uint32_t incident = 0;       // 0 = first start, resume by an operator
+  uint32_t incident = 0;  // 0 = first start, resume by an operator
   Rung rung = Rung::job;
   std::vector<RankIndex> stop;
   std::vector<RankIndex> start;
   std::vector<RankIndex> replace;  // of `start`: need other devices than before
   std::vector<HostName> avoid_hosts;
-  bool force = false;          // stop without grace
-  REGROW_FIELDS(RecoveryPlanned, generation, incident, rung, stop, start, replace, avoid_hosts, force)
+  bool force = false;  // stop without grace
+  REGROW_FIELDS(RecoveryPlanned, generation, incident, rung, stop, start, replace, avoid_hosts,
+                force)
 };
 
 struct StageEntered {
   Stage stage = Stage::none;
-  uint32_t prepare_attempt = 0;    // of stage preparing
+  uint32_t prepare_attempt = 0;  // of stage preparing
   std::vector<HostName> prepare_hosts;
   std::vector<uint32_t> avoid_ports;
-  Time not_before;                 // of stage backing_off
+  Time not_before;  // of stage backing_off
   REGROW_FIELDS(StageEntered, stage, prepare_attempt, prepare_hosts, avoid_ports, not_before)
 };
 
@@ -327,8 +333,8 @@ struct GenerationStarted {
   uint32_t master_port = 0;
   std::vector<std::string> rejected;  // checkpoints not chosen, and why
   bool store = false;                 // the generation meets in a store that regrow runs
-  REGROW_FIELDS(GenerationStarted, generation, resume_step, resume_path, master_address, master_port,
-                rejected, store)
+  REGROW_FIELDS(GenerationStarted, generation, resume_step, resume_path, master_address,
+                master_port, rejected, store)
 };
 
 struct SlotRunning {
@@ -463,14 +469,15 @@ using Event = std::variant<
     ev::ControllerStarted, ev::JobAccepted, ev::JobHandedOver, ev::DevicesGranted, ev::GrantWaiting,
     ev::DevicesReleased, ev::LeaseCleaned, ev::HostNoted, ev::DeviceNoted, ev::JobEndNoted,
     ev::HostRegistered, ev::HostLinkChanged, ev::HostAdminChanged, ev::RankAttached, ev::RankDoomed,
-    ev::RankDetached, ev::UnknownRanksSeen, ev::HostDeviceListed, ev::DeviceDiscovered, ev::DeviceHealthChanged, ev::JobCreated,
-    ev::DesiredChanged, ev::PlacementWanted, ev::WaitingNoted, ev::SlotsPlaced, ev::SlotsReleased, ev::SlotCondemned, ev::IncidentOpened,
-    ev::IncidentReclassified, ev::IncidentJudged, ev::SlotEnded, ev::RecoveryPlanned, ev::StageEntered, ev::GenerationStarted,
-    ev::SlotRunning, ev::GenerationRunning, ev::ProgressSampled, ev::BudgetRefilled, ev::HostLinkNoted,
-    ev::EndDecided, ev::JobEnded, ev::JobParked, ev::GroupStopOrdered, ev::GroupStopped,
-    ev::GroupStartOrdered, ev::GroupUp, ev::MemberChanged, ev::RankSpawning, ev::RankRunning,
-    ev::RankStopping, ev::RankExited, ev::RankLost, ev::EntityQuarantined,
-    ev::NumbersRaised>;
+    ev::RankDetached, ev::UnknownRanksSeen, ev::HostDeviceListed, ev::DeviceDiscovered,
+    ev::DeviceHealthChanged, ev::JobCreated, ev::DesiredChanged, ev::PlacementWanted,
+    ev::WaitingNoted, ev::SlotsPlaced, ev::SlotsReleased, ev::SlotCondemned, ev::IncidentOpened,
+    ev::IncidentReclassified, ev::IncidentJudged, ev::SlotEnded, ev::RecoveryPlanned,
+    ev::StageEntered, ev::GenerationStarted, ev::SlotRunning, ev::GenerationRunning,
+    ev::ProgressSampled, ev::BudgetRefilled, ev::HostLinkNoted, ev::EndDecided, ev::JobEnded,
+    ev::JobParked, ev::GroupStopOrdered, ev::GroupStopped, ev::GroupStartOrdered, ev::GroupUp,
+    ev::MemberChanged, ev::RankSpawning, ev::RankRunning, ev::RankStopping, ev::RankExited,
+    ev::RankLost, ev::EntityQuarantined, ev::NumbersRaised>;
 
 inline const char* event_name(const Event& e) {
   return std::visit([](const auto& x) { return std::decay_t<decltype(x)>::kTypeName; }, e);
@@ -480,11 +487,11 @@ inline const char* event_name(const Event& e) {
 struct EventRecord {
   uint64_t seq = 0;
   EntityId entity;
-  uint64_t n = 0;        // the n-th event of this entity, from 1
+  uint64_t n = 0;  // the n-th event of this entity, from 1
   EventRef caused_by;
   Time at;
-  std::string reason;    // why, as a sentence (O-2)
-  Actor by;              // who asked; empty for automatic decisions
+  std::string reason;  // why, as a sentence (O-2)
+  Actor by;            // who asked; empty for automatic decisions
   Event event;
   friend bool operator==(const EventRecord&, const EventRecord&) = default;
 };

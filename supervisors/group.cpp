@@ -1,4 +1,5 @@
-// A group: the ranks that stop and start together, in the order the job decides. Invariants.
+// A group: the ranks that stop and start together, in the order the job decides. Invariants: R-1,
+//
 #include <algorithm>
 
 #include "supervisors/machines.h"
@@ -37,14 +38,16 @@ void advance(T& t) {
       const Member* m = find_member(s, c.key.rank);
       if (m == nullptr || m->process == Process::spawning) return;
     }
-    t.record(ev::GroupUp{s.generation}, "every rank of " + generation_text(s.generation) + " was started");
+    t.record(ev::GroupUp{s.generation},
+             "every rank of " + generation_text(s.generation) + " was started");
   }
 }
 
 void on_stop(T& t, const in::GroupStop& m) {
   const GroupState& s = t.state();
-  bool done = m.generation < s.generation || (m.generation == s.generation && s.stage != GroupStage::idle &&
-                                              (s.stage != GroupStage::stopping || s.how.force || !m.how.force));
+  bool done = m.generation < s.generation ||
+              (m.generation == s.generation && s.stage != GroupStage::idle &&
+               (s.stage != GroupStage::stopping || s.how.force || !m.how.force));
   if (done) return t.ignore("this order is older or known");
   t.record(ev::GroupStopOrdered{m.generation, m.ranks, m.how}, m.how.reason);
   advance(t);
@@ -61,7 +64,8 @@ void on_start(T& t, const in::GroupStart& m) {
 
 void on_status(T& t, const in::RankStatus& m) {
   const Member* known = find_member(t.state(), m.rank);
-  if (known != nullptr && m.incarnation < known->incarnation) return t.ignore("an older incarnation");
+  if (known != nullptr && m.incarnation < known->incarnation)
+    return t.ignore("an older incarnation");
   if (known == nullptr || known->incarnation != m.incarnation || known->process != m.process)
     t.record(ev::MemberChanged{m.rank, m.incarnation, m.process},
              "rank " + std::to_string(m.rank.value) + " is " + std::string(to_string(m.process)));
@@ -88,7 +92,8 @@ std::vector<Action> pending(const GroupState& s) {
     for (RankIndex rank : s.stopping) {
       const Member* m = find_member(s, rank);
       if (m != nullptr && is_active(*m))
-        actions.push_back(Message{EntityId::rank(s.job, rank), in::RankStop{m->incarnation, s.how}});
+        actions.push_back(
+            Message{EntityId::rank(s.job, rank), in::RankStop{m->incarnation, s.how}});
     }
   }
   if (s.stage == GroupStage::starting) {
@@ -101,7 +106,8 @@ std::vector<Action> pending(const GroupState& s) {
   }
   bool stopped = s.stage == GroupStage::stopped, up = s.stage == GroupStage::up;
   if (stopped || up)
-    actions.push_back(Message{EntityId::job(s.job), in::GroupStatus{s.group, s.generation, stopped, up}});
+    actions.push_back(
+        Message{EntityId::job(s.job), in::GroupStatus{s.group, s.generation, stopped, up}});
   return actions;
 }
 

@@ -20,7 +20,8 @@ auto* find_attached(State& s, const IncarnationKey& key) {
 EntityId rank_of(const IncarnationKey& key) { return EntityId::rank(key.job, key.rank); }
 
 bool is_final(ProcessState state) {
-  return state == ProcessState::exited || state == ProcessState::never_started || state == ProcessState::gone;
+  return state == ProcessState::exited || state == ProcessState::never_started ||
+         state == ProcessState::gone;
 }
 
 std::string seconds(Duration d) {
@@ -28,7 +29,8 @@ std::string seconds(Duration d) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
 
-// Tells every attached rank what the agent knows of it, and the agent what to keep and what to kill.
+// Tells every attached rank what the agent knows of it, and the agent what to keep and what to
+// kill.
 void answer_inventory(T& t, HostLive& live, const std::vector<RankReport>& reports, bool rebooted) {
   fx::AnswerInventory answer{t.state().name, live.session, {}, {}};
   live.unclaimed.clear();
@@ -54,9 +56,10 @@ void answer_inventory(T& t, HostLive& live, const std::vector<RankReport>& repor
   std::sort(unknown.begin(), unknown.end());
   if (unknown != t.state().unknown)
     t.record(ev::UnknownRanksSeen{unknown},
-             unknown.empty() ? "no unknown processes any more"
-                             : std::to_string(unknown.size()) +
-                                   " incarnations run here that this journal does not know; left alone");
+             unknown.empty()
+                 ? "no unknown processes any more"
+                 : std::to_string(unknown.size()) +
+                       " incarnations run here that this journal does not know; left alone");
   auto attached = t.state().attached;
   for (const AttachedRank& a : attached) {
     if (reported.count(a.key)) continue;
@@ -66,7 +69,8 @@ void answer_inventory(T& t, HostLive& live, const std::vector<RankReport>& repor
     if (rebooted) report.group_gone_us = t.now().time.us;
     report.message = rebooted ? "the host was rebooted" : "the agent has no record of it";
     t.send(rank_of(a.key), in::InventoryReport{t.state().name, report, live.session});
-    // An order to start it may be waiting behind this answer. It is over: the agent must not start it now.
+    // An order to start it may be waiting behind this answer. It is over: the agent must not start
+    // it now.
     if (rebooted) answer.kill.push_back(a.key);
   }
   live.asked_at = t.now().time;
@@ -77,8 +81,9 @@ void on_connected(T& t, HostLive& live, const in::AgentConnected& m) {
   const HostState& s = t.state();
   bool other_machine = !s.uid.empty() && s.uid != m.hello.uid;
   if (other_machine && live.session.value != 0) {
-    t.effect(fx::DropSession{m.session, "another agent is connected as host " + s.name.value +
-                                            " with a different identity; give this one another --name"});
+    t.effect(
+        fx::DropSession{m.session, "another agent is connected as host " + s.name.value +
+                                       " with a different identity; give this one another --name"});
     return t.ignore("a second machine claims this host's name");
   }
   if (s.uid.empty() || other_machine)
@@ -96,7 +101,8 @@ void on_connected(T& t, HostLive& live, const in::AgentConnected& m) {
     t.send(EntityId::device(s.name, device.name), in::DeviceSeen{device, live.session, true});
   }
   for (const DeviceName& known : t.state().devices) {
-    if (!present.count(known.value)) t.send(EntityId::device(s.name, known), in::DeviceMissing{live.session});
+    if (!present.count(known.value))
+      t.send(EntityId::device(s.name, known), in::DeviceMissing{live.session});
   }
   for (const DeviceReport& device : m.hello.devices) {
     const auto& devices = t.state().devices;
@@ -108,7 +114,8 @@ void on_connected(T& t, HostLive& live, const in::AgentConnected& m) {
 }
 
 bool has_doomed(const HostState& s) {
-  return std::any_of(s.attached.begin(), s.attached.end(), [](const AttachedRank& a) { return a.doomed; });
+  return std::any_of(s.attached.begin(), s.attached.end(),
+                     [](const AttachedRank& a) { return a.doomed; });
 }
 
 // When the agent is told once more what to kill; nothing while there is nobody to tell.
@@ -120,7 +127,8 @@ std::optional<Time> kill_again_at(const HostState& s, const HostLive& live, Now 
 // What is doomed is to be killed, the rest is to be kept.
 void answer_again(T& t, HostLive& live) {
   fx::AnswerInventory answer{t.state().name, live.session, {}, {}};
-  for (const AttachedRank& a : t.state().attached) (a.doomed ? answer.kill : answer.keep).push_back(a.key);
+  for (const AttachedRank& a : t.state().attached)
+    (a.doomed ? answer.kill : answer.keep).push_back(a.key);
   live.asked_at = t.now().time;
   t.effect(answer);
 }
@@ -128,7 +136,8 @@ void answer_again(T& t, HostLive& live) {
 void on_heartbeat(T& t, HostLive& live, const in::AgentHeartbeat& m) {
   if (live.session.value == 0) {
     // This supervisor was made anew and the connection was not: only a new one brings an inventory.
-    t.effect(fx::DropSession{m.session, "the controller knows nothing of this connection any more; connect again"});
+    t.effect(fx::DropSession{
+        m.session, "the controller knows nothing of this connection any more; connect again"});
     return t.ignore("a heartbeat of a connection that said no hello");
   }
   if (m.session != live.session) return t.ignore("a heartbeat of an older connection");
@@ -148,7 +157,8 @@ void on_tick(T& t, HostLive& live) {
   if (s.link == HostLink::up && silent >= kHostSuspectAfter) {
     t.record(ev::HostLinkChanged{HostLink::suspect, "", ""}, heard);
   } else if (s.link == HostLink::suspect && silent >= kHostUnreachableAfter) {
-    t.record(ev::HostLinkChanged{HostLink::unreachable, "", ""}, heard + "; its ranks may still run");
+    t.record(ev::HostLinkChanged{HostLink::unreachable, "", ""},
+             heard + "; its ranks may still run");
   } else if (s.link == HostLink::unreachable && silent >= kHostLostAfter) {
     t.record(ev::HostLinkChanged{HostLink::lost, "", ""}, heard);
   } else {
@@ -158,7 +168,8 @@ void on_tick(T& t, HostLive& live) {
 
 void on_admin(T& t, const in::SetHostAdmin& m) {
   if (t.state().admin == m.admin && t.state().admin_reason == m.reason)
-    return t.reply(true, "host " + t.state().name.value + " is already " + std::string(to_string(m.admin)));
+    return t.reply(
+        true, "host " + t.state().name.value + " is already " + std::string(to_string(m.admin)));
   t.record(ev::HostAdminChanged{m.admin}, m.reason);
   t.reply(true, "host " + t.state().name.value + " is " + std::string(to_string(m.admin)));
 }
@@ -167,7 +178,8 @@ void on_attach(T& t, HostLive& live, const in::AttachRank& m) {
   if (find_attached(t.state(), m.key) != nullptr) return t.ignore("already attached");
   t.record(ev::RankAttached{m.key}, "starting here");
   for (const RankReport& report : live.unclaimed) {
-    if (report.key == m.key) t.send(rank_of(m.key), in::InventoryReport{t.state().name, report, live.session});
+    if (report.key == m.key)
+      t.send(rank_of(m.key), in::InventoryReport{t.state().name, report, live.session});
   }
 }
 
@@ -223,9 +235,12 @@ std::optional<Time> deadline(const HostState& s, const HostLive& live, Now now) 
       auto kill = kill_again_at(s, live, now);
       return kill ? std::min(*kill, suspect) : suspect;
     }
-    case HostLink::suspect: return now.deadline(live.last_heard, kHostUnreachableAfter);
-    case HostLink::unreachable: return now.deadline(live.last_heard, kHostLostAfter);
-    default: return std::nullopt;
+    case HostLink::suspect:
+      return now.deadline(live.last_heard, kHostUnreachableAfter);
+    case HostLink::unreachable:
+      return now.deadline(live.last_heard, kHostLostAfter);
+    default:
+      return std::nullopt;
   }
 }
 

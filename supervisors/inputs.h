@@ -1,9 +1,9 @@
 // What a supervisor can be told, and what follows from its decisions.
 //
-// An Input reaches exactly one entity: from outside (an agent's report, an operator's command, a timer)
-// or as a message of another entity. Messages between entities are level-triggered: the sender keeps
-// saying what it wants for as long as its state says so (on change, and again after a restart), the
-// receiver treats a repeat as nothing new.
+// An Input reaches exactly one entity: from outside (an agent's report, an operator's command, a
+// timer) or as a message of another entity. Messages between entities are level-triggered: the
+// sender keeps saying what it wants for as long as its state says so (on change, and again after a
+// restart), the receiver treats a repeat as nothing new.
 #pragma once
 
 #include <cmath>
@@ -124,7 +124,7 @@ struct RequestGrant {  // job → cluster; answered by Granted, now or later
   uint32_t grant = 0;
   std::vector<RankIndex> ranks;
   std::vector<HostName> avoid_hosts;
-  std::vector<RankIndex> dirty;       // of `ranks`: their old devices may still have a process
+  std::vector<RankIndex> dirty;  // of `ranks`: their old devices may still have a process
   REGROW_FIELDS(RequestGrant, job, grant, ranks, avoid_hosts, dirty)
 };
 struct Granted {  // cluster → job
@@ -139,8 +139,8 @@ struct GrantDelayed {  // cluster → job: what is missing
 };
 struct ReleaseDevices {  // job → cluster; answered by DevicesFreed
   JobId job;
-  uint32_t grant = 0;                 // grants up to this one
-  std::vector<RankIndex> dirty;       // may still have a process somewhere
+  uint32_t grant = 0;            // grants up to this one
+  std::vector<RankIndex> dirty;  // may still have a process somewhere
   REGROW_FIELDS(ReleaseDevices, job, grant, dirty)
 };
 struct DevicesFreed {  // cluster → job
@@ -158,7 +158,8 @@ struct DeviceChanged {  // device → cluster
   DeviceView device;
   REGROW_FIELDS(DeviceChanged, host, device)
 };
-struct CheckLease {  // cluster → host: is anything of this rank left? answered by CleanLease, now or later
+struct CheckLease {  // cluster → host: is anything of this rank left? answered by CleanLease, now
+                     // or later
   JobId job;
   RankIndex rank;
   REGROW_FIELDS(CheckLease, job, rank)
@@ -241,15 +242,14 @@ struct DoomRank {  // rank → host: kill it when you can
 
 }  // namespace in
 
-using Input =
-    std::variant<in::Resumed, in::Tick, in::StartTerm, in::Submit, in::SetDesired, in::SetHostAdmin,
-                 in::AgentConnected, in::AgentGone, in::AgentHeartbeat, in::AgentReport,
-                 in::InventoryReport, in::Prepared, in::Progress, in::DeviceSeen, in::DeviceMissing,
-                 in::CreateJob, in::JobTakenOver, in::JobFinished, in::RequestGrant, in::Granted,
-                 in::GrantDelayed, in::ReleaseDevices, in::DevicesFreed, in::HostView, in::DeviceChanged,
-                 in::CleanLease, in::DeviceTrouble, in::HostLinkNews, in::GroupStop, in::GroupStart,
-                 in::GroupStatus, in::RankStop, in::RankStart, in::DeclareLost, in::RankStatus,
-                 in::AttachRank, in::DetachRank, in::DoomRank, in::CheckLease>;
+using Input = std::variant<
+    in::Resumed, in::Tick, in::StartTerm, in::Submit, in::SetDesired, in::SetHostAdmin,
+    in::AgentConnected, in::AgentGone, in::AgentHeartbeat, in::AgentReport, in::InventoryReport,
+    in::Prepared, in::Progress, in::DeviceSeen, in::DeviceMissing, in::CreateJob, in::JobTakenOver,
+    in::JobFinished, in::RequestGrant, in::Granted, in::GrantDelayed, in::ReleaseDevices,
+    in::DevicesFreed, in::HostView, in::DeviceChanged, in::CleanLease, in::DeviceTrouble,
+    in::HostLinkNews, in::GroupStop, in::GroupStart, in::GroupStatus, in::RankStop, in::RankStart,
+    in::DeclareLost, in::RankStatus, in::AttachRank, in::DetachRank, in::DoomRank, in::CheckLease>;
 
 inline const char* input_name(const Input& i) {
   return std::visit([](const auto& x) { return std::decay_t<decltype(x)>::kTypeName; }, i);
@@ -258,9 +258,9 @@ inline const char* input_name(const Input& i) {
 // An input on its way to an entity.
 struct Envelope {
   EntityId to;
-  EventRef cause;        // the event that led to it, if one did
-  RequestId request;     // somebody waits for Reply
-  Actor by;              // who asked, for operators' commands
+  EventRef cause;     // the event that led to it, if one did
+  RequestId request;  // somebody waits for Reply
+  Actor by;           // who asked, for operators' commands
   Input input;
 };
 
@@ -268,14 +268,14 @@ struct Envelope {
 struct Reply {
   RequestId request;
   bool ok = true;
-  std::string message;   // what happened, or why not and what to do
-  JobId job;             // of Submit
+  std::string message;  // what happened, or why not and what to do
+  JobId job;            // of Submit
   REGROW_FIELDS(Reply, request, ok, message, job)
 };
 
-// What has to happen in the world. Every effect may run twice safely; it is repeated until the state
-// that wants it has changed. An effect for a host without a session is dropped: the host's return asks
-// for it again.
+// What has to happen in the world. Every effect may run twice safely; it is repeated until the
+// state that wants it has changed. An effect for a host without a session is dropped: the host's
+// return asks for it again.
 namespace fx {
 struct Spawn {
   HostName host;
@@ -339,12 +339,12 @@ struct Recorded {
 
 // What follows from one input.
 struct Decision {
-  std::vector<Recorded> events;     // journaled and applied in this order
-  std::vector<Message> messages;    // answers to requests, sent once
-  std::vector<Effect> effects;      // sent once, when the events are durable
+  std::vector<Recorded> events;   // journaled and applied in this order
+  std::vector<Message> messages;  // answers to requests, sent once
+  std::vector<Effect> effects;    // sent once, when the events are durable
   std::vector<Reply> replies;
-  bool reissue = false;             // forget what was issued: issue all that is pending again
-  std::string ignored;              // why nothing happened, if so
+  bool reissue = false;  // forget what was issued: issue all that is pending again
+  std::string ignored;   // why nothing happened, if so
 
   void record(Event event, std::string reason) {
     events.push_back({std::move(event), std::move(reason)});

@@ -35,7 +35,8 @@ std::string rank_text(const JobState& s, RankIndex rank) {
   if (rank.value >= s.slots.size() || !s.slots[rank.value].placed) return text;
   const Slot& slot = s.slots[rank.value];
   text += " (" + slot.host.value;
-  for (size_t i = 0; i < slot.devices.size(); ++i) text += (i == 0 ? "/" : "+") + slot.devices[i].value;
+  for (size_t i = 0; i < slot.devices.size(); ++i)
+    text += (i == 0 ? "/" : "+") + slot.devices[i].value;
   return text + ")";
 }
 
@@ -62,7 +63,8 @@ Verdict lost_verdict(const std::string& why) {
 bool was_asked_for(const JobState& s, const in::RankStatus& m) {
   if (s.stage != Stage::stopping || !contains(s.stop, m.rank)) return false;
   bool stopped = m.report.ended_by_us || m.report.state == ProcessState::never_started;
-  return stopped || m.process == Process::lost || s.end_phase != Phase::queued || s.desired != Desired::run;
+  return stopped || m.process == Process::lost || s.end_phase != Phase::queued ||
+         s.desired != Desired::run;
 }
 
 void record_slot_ended(T& t, const in::RankStatus& m) {
@@ -82,7 +84,8 @@ void record_slot_ended(T& t, const in::RankStatus& m) {
   if (given_up) {
     ended.message = m.why;
   } else if (r.ended_by_us) {
-    ended.message = r.forced && !t.state().force_stop ? "did not stop in time: killed" : "stopped on request";
+    ended.message =
+        r.forced && !t.state().force_stop ? "did not stop in time: killed" : "stopped on request";
   } else {
     ended.message = ended.succeeded ? "exited with 0" : judge(r).text;
   }
@@ -103,7 +106,8 @@ void on_slot_ended(T& t, JobLive& live, const in::RankStatus& m) {
     if (s.stage != Stage::stopping) finish_if_done(t);
     advance(t, live);
   } else {
-    on_loss(t, live, slot, m.report, m.process == Process::lost ? lost_verdict(m.why) : judge(m.report), false);
+    on_loss(t, live, slot, m.report,
+            m.process == Process::lost ? lost_verdict(m.why) : judge(m.report), false);
   }
 }
 
@@ -115,14 +119,18 @@ void on_rank_status(T& t, JobLive& live, const in::RankStatus& m) {
   bool over = m.process == Process::exited || m.process == Process::lost;
   if (over && end_is_unaccounted(s, slot)) {
     Slot ended = slot;
-    return on_loss(t, live, ended, m.report, m.process == Process::lost ? lost_verdict(m.why) : judge(m.report), false);
+    return on_loss(t, live, ended, m.report,
+                   m.process == Process::lost ? lost_verdict(m.why) : judge(m.report), false);
   }
   if (!is_active(slot)) return t.ignore("its end is known");
   switch (m.process) {
-    case Process::running: return on_slot_running(t, live, slot, m);
+    case Process::running:
+      return on_slot_running(t, live, slot, m);
     case Process::exited:
-    case Process::lost: return on_slot_ended(t, live, m);
-    default: return t.ignore("nothing new");
+    case Process::lost:
+      return on_slot_ended(t, live, m);
+    default:
+      return t.ignore("nothing new");
   }
 }
 
@@ -131,21 +139,28 @@ void on_desired(T& t, JobLive& live, const in::SetDesired& m) {
   std::string name = "job/" + std::to_string(s.job.value);
   if (s.slots.empty()) return t.reply(false, "no such job: " + name);
   if (is_terminal(s.phase) || s.end_phase == Phase::cancelled) {
-    bool same = m.desired == Desired::cancel && (s.phase == Phase::cancelled || s.end_phase == Phase::cancelled);
+    bool same = m.desired == Desired::cancel &&
+                (s.phase == Phase::cancelled || s.end_phase == Phase::cancelled);
     return t.reply(same, same ? name + " is cancelled already"
                               : name + " has ended (" + std::string(to_string(s.phase)) + ")");
   }
-  if (m.desired == s.desired) return t.reply(true, name + ": nothing to do, " + std::string(to_string(m.desired)) + " already");
+  if (m.desired == s.desired)
+    return t.reply(true,
+                   name + ": nothing to do, " + std::string(to_string(m.desired)) + " already");
   if (m.desired == Desired::run && s.end_phase != Phase::queued)
     return t.reply(false, name + " is ending (" + std::string(to_string(s.end_phase)) + ")");
   t.record(ev::DesiredChanged{m.desired}, m.reason);
   switch (m.desired) {
-    case Desired::cancel: plan_stop(t, Phase::cancelled, false, "cancelled: " + m.reason); break;
+    case Desired::cancel:
+      plan_stop(t, Phase::cancelled, false, "cancelled: " + m.reason);
+      break;
     case Desired::pause:
     case Desired::hold:
-      if (!s.parked) plan_stop(t, Phase::queued, false, std::string(to_string(m.desired)) + ": " + m.reason);
+      if (!s.parked)
+        plan_stop(t, Phase::queued, false, std::string(to_string(m.desired)) + ": " + m.reason);
       break;
-    case Desired::run: break;
+    case Desired::run:
+      break;
   }
   advance(t, live);
   t.reply(true, name + ": " + std::string(to_string(m.desired)));
@@ -153,8 +168,10 @@ void on_desired(T& t, JobLive& live, const in::SetDesired& m) {
 
 void on_granted(T& t, JobLive& live, const in::Granted& m) {
   const JobState& s = t.state();
-  if (m.grant != s.grant || s.stage != Stage::placing) return t.ignore("not the grant that is waited for");
-  t.record(ev::SlotsPlaced{m.grant, m.placements}, "devices granted for " + count_text(m.placements.size(), "rank"));
+  if (m.grant != s.grant || s.stage != Stage::placing)
+    return t.ignore("not the grant that is waited for");
+  t.record(ev::SlotsPlaced{m.grant, m.placements},
+           "devices granted for " + count_text(m.placements.size(), "rank"));
   advance(t, live);
 }
 
@@ -187,8 +204,11 @@ void on_prepared(T& t, JobLive& live, const in::Prepared& m) {
   if (m.report.generation != s.generation || m.report.attempt != s.prepare_attempt)
     return t.ignore("of an older attempt");
   // It answered, so it is in reach; news of that may have come when no rank of this job was there.
-  bool noted = std::any_of(s.hosts.begin(), s.hosts.end(), [&](const HostNote& n) { return n.host == m.host; });
-  if (noted) t.record(ev::HostLinkNoted{m.host, HostLink::up, t.now().time}, "host " + m.host.value + " answers");
+  bool noted = std::any_of(s.hosts.begin(), s.hosts.end(),
+                           [&](const HostNote& n) { return n.host == m.host; });
+  if (noted)
+    t.record(ev::HostLinkNoted{m.host, HostLink::up, t.now().time},
+             "host " + m.host.value + " answers");
   live.prepared[m.host] = m.report;
   advance(t, live);
 }
@@ -196,7 +216,8 @@ void on_prepared(T& t, JobLive& live, const in::Prepared& m) {
 void on_group_status(T& t, JobLive& live, const in::GroupStatus& m) {
   const JobState& s = t.state();
   if (m.stopped && m.generation == s.generation && s.stage == Stage::stopping) {
-    // Nothing of the group is active. What seems so here was never started, or its end is on the way.
+    // Nothing of the group is active. What seems so here was never started, or its end is on the
+    // way.
     for (RankIndex r : s.stop) {
       if (group_of(s, r) == m.group && is_active(s.slots[r.value]))
         t.send(EntityId::rank(s.job, r), in::RankStop{s.slots[r.value].incarnation, stop_order(s)});
@@ -211,14 +232,17 @@ struct GiveUp {
 };
 
 std::string reason_of(const JobState& s, const Slot& slot, const GiveUp& g) {
-  if (g.host) return "host " + slot.host.value + " is out of reach for longer than " + seconds_text(s.spec.timeouts.host);
+  if (g.host)
+    return "host " + slot.host.value + " is out of reach for longer than " +
+           seconds_text(s.spec.timeouts.host);
   Duration patience{s.spec.timeouts.stop_grace.us + kKillPatience.us};
   return "it has not ended " + seconds_text(patience) + " after the order to stop";
 }
 
-// When a slot is given up although nobody knows that its process has ended: its host is out of reach, or
-// it does not die. Nothing while neither is the case.
-std::optional<GiveUp> give_up_at(const JobState& s, const JobLive& live, const Slot& slot, Now now) {
+// When a slot is given up although nobody knows that its process has ended: its host is out of
+// reach, or it does not die. Nothing while neither is the case.
+std::optional<GiveUp> give_up_at(const JobState& s, const JobLive& live, const Slot& slot,
+                                 Now now) {
   if (!is_active(slot)) return std::nullopt;
   std::optional<GiveUp> first;
   if (s.stage == Stage::stopping && contains(s.stop, slot.rank)) {
@@ -235,7 +259,8 @@ std::optional<GiveUp> give_up_at(const JobState& s, const JobLive& live, const S
     if (!ending && live.advanced_at > since)
       since = std::min(live.advanced_at, base + s.spec.timeouts.max_unreachable);
     // `since` is when the link became suspect; that much silence has passed already.
-    Time at = since + std::max(Duration{s.spec.timeouts.host.us - kHostSuspectAfter.us}, Duration{0});
+    Time at =
+        since + std::max(Duration{s.spec.timeouts.host.us - kHostSuspectAfter.us}, Duration{0});
     if (!first || at < first->at) first = GiveUp{at, true};
   }
   return first;
@@ -250,7 +275,11 @@ bool give_up_slots(T& t, JobLive& live) {
     auto give_up = give_up_at(t.state(), live, slot, t.now());
     if (!give_up || t.now().time < give_up->at) continue;
     any = true;
-    in::RankStatus status{slot.rank, slot.incarnation, t.state().generation, Process::lost, {},
+    in::RankStatus status{slot.rank,
+                          slot.incarnation,
+                          t.state().generation,
+                          Process::lost,
+                          {},
                           reason_of(t.state(), slot, *give_up)};
     if (!was_asked_for(t.state(), status) && !loss) loss = status;
     record_slot_ended(t, status);
@@ -284,10 +313,12 @@ ev::ProgressSampled progress_sample(const JobLive& live) {
 void on_progress(T& t, JobLive& live, const in::Progress& m) {
   const ProgressReport& p = m.report;
   const JobState& s = t.state();
-  if (p.key.rank.value >= s.slots.size() || s.slots[p.key.rank.value].incarnation != p.key.incarnation)
+  if (p.key.rank.value >= s.slots.size() ||
+      s.slots[p.key.rank.value].incarnation != p.key.incarnation)
     return t.ignore("not of a present incarnation");
   RankProgress& known = live.progress[p.key.rank];
-  if (known.incarnation != p.key.incarnation) known = RankProgress{p.key.incarnation, {}, {}, {}, {}};
+  if (known.incarnation != p.key.incarnation)
+    known = RankProgress{p.key.incarnation, {}, {}, {}, {}};
   Time now = t.now().time;
   // After a silence old reports may come first: what counts as a stall is measured anew.
   if (known.heard_at.us != 0 && now - known.heard_at > kHostSuspectAfter) {
@@ -306,7 +337,8 @@ void on_progress(T& t, JobLive& live, const in::Progress& m) {
   known.report = p;
   live.max_step = std::max(live.max_step, p.step);
   if (p.step >= 0 && !std::isnan(p.loss)) live.loss = p.loss;
-  if (live.max_step >= 0 && s.phase == Phase::running && now - std::max(live.sampled_at, s.running_since) >= kSampleEvery) {
+  if (live.max_step >= 0 && s.phase == Phase::running &&
+      now - std::max(live.sampled_at, s.running_since) >= kSampleEvery) {
     live.sampled_at = now;
     t.record(progress_sample(live), "sampled");
   }
@@ -320,16 +352,19 @@ bool came_further(const JobState& s, const JobLive& live) {
 }
 
 bool has_counting(const JobState& s) {
-  return std::any_of(s.incidents.begin(), s.incidents.end(), [](const Incident& i) { return i.counts; });
+  return std::any_of(s.incidents.begin(), s.incidents.end(),
+                     [](const Incident& i) { return i.counts; });
 }
 
 void on_tick(T& t, JobLive& live) {
   const JobState& s = t.state();
   bool acted = give_up_slots(t, live);
   size_t before = t.decision().events.size();
-  if (s.stage == Stage::spawning || (s.stage == Stage::none && s.phase == Phase::running)) check_progress(t, live);
+  if (s.stage == Stage::spawning || (s.stage == Stage::none && s.phase == Phase::running))
+    check_progress(t, live);
   if (s.stage == Stage::preparing &&
-      t.now().time >= t.now().deadline(std::max(s.stage_since, live.asked_at), kPrepareAgainAfter)) {
+      t.now().time >=
+          t.now().deadline(std::max(s.stage_since, live.asked_at), kPrepareAgainAfter)) {
     live.asked_at = t.now().time;
     t.decision().reissue = true;
   }
@@ -337,7 +372,8 @@ void on_tick(T& t, JobLive& live) {
   if (s.phase == Phase::running && s.stage == Stage::none && came_further(s, live)) {
     if (has_counting(s) && t.now().time >= t.now().deadline(s.running_since, s.spec.healthy_for))
       t.record(ev::BudgetRefilled{static_cast<uint32_t>(s.incidents.size())},
-               "ran with progress for " + seconds_text(s.spec.healthy_for) + ": past incidents no longer count");
+               "ran with progress for " + seconds_text(s.spec.healthy_for) +
+                   ": past incidents no longer count");
   }
   if (!acted && t.decision().events.size() == before) t.ignore("no deadline has come");
 }
@@ -397,7 +433,8 @@ std::optional<Time> deadline(const JobState& s, const JobLive& live, Now now) {
     Time refill = now.deadline(s.running_since, s.spec.healthy_for);
     // Without progress yet it is looked at again later, not in a busy loop.
     if (job::has_counting(s))
-      consider(std::max(refill, job::came_further(s, live) ? refill : now.time + kHostUnreachableAfter));
+      consider(
+          std::max(refill, job::came_further(s, live) ? refill : now.time + kHostUnreachableAfter));
   }
   return first;
 }

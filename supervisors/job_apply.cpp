@@ -12,7 +12,8 @@ constexpr size_t kIncidentsKept = 64;
 // Ranks in records are checked: a damaged record must quarantine its job, not end the process.
 Slot& slot_at(JobState& s, RankIndex rank) {
   if (rank.value >= s.slots.size())
-    throw BrokenInvariant("job/" + std::to_string(s.job.value) + " has no rank " + std::to_string(rank.value));
+    throw BrokenInvariant("job/" + std::to_string(s.job.value) + " has no rank " +
+                          std::to_string(rank.value));
   return s.slots[rank.value];
 }
 
@@ -33,7 +34,8 @@ void apply_plan(JobState& s, const ev::RecoveryPlanned& e, const EventRecord& r)
   if (e.start.empty()) {
     s.phase = Phase::stopping;
   } else {
-    s.phase = e.incident != 0 && s.running_generation.value != 0 ? Phase::recovering : Phase::queued;
+    s.phase =
+        e.incident != 0 && s.running_generation.value != 0 ? Phase::recovering : Phase::queued;
     if (e.incident != 0) ++s.recoveries;
   }
   s.phase_reason = r.reason;
@@ -43,12 +45,14 @@ void apply_plan(JobState& s, const ev::RecoveryPlanned& e, const EventRecord& r)
 // Which incident to forget: one that no budget counts, or the oldest (B-1).
 std::vector<Incident>::iterator oldest_that_spends_nothing(JobState& s) {
   auto limited = [&](FailureClass c) {
-    return std::any_of(s.spec.intensity.begin(), s.spec.intensity.end(),
-                       [&](const Intensity& i) { return i.failure_class == c && i.max_restarts >= 0; });
+    return std::any_of(s.spec.intensity.begin(), s.spec.intensity.end(), [&](const Intensity& i) {
+      return i.failure_class == c && i.max_restarts >= 0;
+    });
   };
   auto last = s.incidents.end() - 2;  // the two newest are compared with each other
-  auto it = std::find_if(s.incidents.begin(), last,
-                         [&](const Incident& i) { return !i.counts || !i.charged || !limited(i.failure_class); });
+  auto it = std::find_if(s.incidents.begin(), last, [&](const Incident& i) {
+    return !i.counts || !i.charged || !limited(i.failure_class);
+  });
   return it == last ? s.incidents.begin() : it;
 }
 
@@ -194,7 +198,8 @@ void want_groups(const JobState& s, std::vector<Action>& actions) {
       if (busy) actions.push_back(Message{EntityId::group(s.job, group), order});
     } else {
       in::GroupStart order{s.generation, spawn_commands(s, group), {}};
-      for (const SpawnCommand& c : order.commands) order.hosts.push_back(s.slots[c.key.rank.value].host);
+      for (const SpawnCommand& c : order.commands)
+        order.hosts.push_back(s.slots[c.key.rank.value].host);
       if (!order.commands.empty()) actions.push_back(Message{EntityId::group(s.job, group), order});
     }
   }
@@ -237,7 +242,8 @@ std::vector<Action> pending(const JobState& s) {
   for (const Slot& slot : s.slots) {
     if (slot.process != Process::lost) continue;
     if (!slot.moved) lost.push_back(slot.rank);
-    actions.push_back(Message{EntityId::rank(s.job, slot.rank), in::DeclareLost{slot.incarnation, slot.message}});
+    actions.push_back(
+        Message{EntityId::rank(s.job, slot.rank), in::DeclareLost{slot.incarnation, slot.message}});
   }
   if ((ended || s.parked) && s.holds_lease)
     actions.push_back(Message{cluster, in::ReleaseDevices{s.job, s.grant, lost}});
@@ -245,103 +251,105 @@ std::vector<Action> pending(const JobState& s) {
   if (s.stage == Stage::stopping || s.stage == Stage::spawning) want_groups(s, actions);
   if (s.stage == Stage::preparing) want_prepare(s, actions);
   if (s.stage == Stage::placing)
-    actions.push_back(Message{cluster, in::RequestGrant{s.job, s.grant, s.wanted, s.avoid_hosts, s.wanted_dirty}});
+    actions.push_back(Message{
+        cluster, in::RequestGrant{s.job, s.grant, s.wanted, s.avoid_hosts, s.wanted_dirty}});
   return actions;
 }
 
 void apply(JobState& s, const EventRecord& r) {
   using namespace job;
-  std::visit(
-      Overloaded{
-          [&](const ev::JobCreated& e) {
-            s.spec = e.spec;
-            s.submitted_by = e.submitted_by;
-            s.submitted_at = s.phase_since = r.at;
-            s.phase_reason = r.reason;
-            s.slots.resize(e.spec.ranks);
-            for (uint32_t i = 0; i < e.spec.ranks; ++i) s.slots[i].rank = {i};
-          },
-          [&](const ev::DesiredChanged& e) {
-            s.desired = e.desired;
-            s.desired_by = r.by.who.empty() ? "regrow" : r.by.who;
-            s.desired_reason = r.reason;
-            // An operator's resume forgives what led to a hold.
-            if (e.desired == Desired::run) s.without_progress = 0;
-          },
-          [&](const ev::PlacementWanted& e) {
-            s.stage = Stage::placing;
-            s.stage_since = r.at;
-            s.grant = e.grant;
-            s.wanted = e.ranks;
-            s.wanted_dirty = e.dirty;
-            s.holds_lease = true;
-            s.phase_reason = r.reason;
-          },
-          [&](const ev::WaitingNoted&) { s.phase_reason = waiting_text(r.reason); },
-          [&](const ev::SlotsPlaced& e) {
-            for (const Placement& p : e.placements) {
-              Slot& slot = slot_at(s, p.rank);
-              slot.host = p.host;
-              slot.devices = p.devices;
-              slot.placed = true;
-              slot.replace = false;
-              slot.moved = true;
-            }
-            if (s.phase == Phase::queued) set_phase(s, Phase::starting, r);
-          },
-          [&](const ev::SlotsReleased&) { give_back(s); },
-          [&](const ev::SlotCondemned& e) { slot_at(s, e.rank).replace = true; },
-          [&](const ev::IncidentOpened& e) { apply_incident(s, e, r); },
-          [&](const ev::IncidentReclassified& e) { apply_reclassified(s, e, r); },
-          [&](const ev::IncidentJudged& e) { apply_judged(s, e); },
-          [&](const ev::SlotEnded& e) { apply_ended_slot(s, e, r); },
-          [&](const ev::RecoveryPlanned& e) { apply_plan(s, e, r); },
-          [&](const ev::StageEntered& e) {
-            s.stage = e.stage;
-            s.stage_since = r.at;
-            s.not_before = e.not_before;
-            if (e.stage == Stage::preparing) {
-              s.prepare_attempt = e.prepare_attempt;
-              s.prepare_hosts = e.prepare_hosts;
-              s.avoid_ports = e.avoid_ports;
-            }
-          },
-          [&](const ev::GenerationStarted& e) { apply_started(s, e, r); },
-          [&](const ev::SlotRunning& e) { slot_at(s, e.rank).process = Process::running; },
-          [&](const ev::GenerationRunning& e) {
-            s.stage = Stage::none;
-            s.running_generation = e.generation;
-            s.running_since = r.at;
-            s.stop.clear();
-            for (Incident& i : s.incidents) i.open = false;
-            set_phase(s, Phase::running, r);
-          },
-          [&](const ev::ProgressSampled& e) { s.progress = e; },
-          [&](const ev::BudgetRefilled&) {
-            for (Incident& i : s.incidents) i.counts = false;
-            s.without_progress = 0;
-          },
-          [&](const ev::HostLinkNoted& e) { note_host(s, e); },
-          [&](const ev::EndDecided& e) {
-            s.end_phase = e.phase;
-            set_phase(s, Phase::stopping, r);
-          },
-          [&](const ev::JobEnded& e) {
-            set_phase(s, e.phase, r);
-            s.stage = Stage::none;
-            s.ended_at = r.at;
-            for (Incident& i : s.incidents) i.open = false;
-          },
-          [&](const ev::JobParked&) {
-            s.stage = Stage::none;
-            s.parked = true;
-            for (Incident& i : s.incidents) i.open = false;
-            set_phase(s, Phase::queued, r);
-          },
-          [&](const ev::EntityQuarantined&) {},
-          [&](const auto& e) { throw BrokenInvariant(std::string(e.kTypeName) + " is not an event of a job"); },
-      },
-      r.event);
+  std::visit(Overloaded{
+                 [&](const ev::JobCreated& e) {
+                   s.spec = e.spec;
+                   s.submitted_by = e.submitted_by;
+                   s.submitted_at = s.phase_since = r.at;
+                   s.phase_reason = r.reason;
+                   s.slots.resize(e.spec.ranks);
+                   for (uint32_t i = 0; i < e.spec.ranks; ++i) s.slots[i].rank = {i};
+                 },
+                 [&](const ev::DesiredChanged& e) {
+                   s.desired = e.desired;
+                   s.desired_by = r.by.who.empty() ? "regrow" : r.by.who;
+                   s.desired_reason = r.reason;
+                   // An operator's resume forgives what led to a hold.
+                   if (e.desired == Desired::run) s.without_progress = 0;
+                 },
+                 [&](const ev::PlacementWanted& e) {
+                   s.stage = Stage::placing;
+                   s.stage_since = r.at;
+                   s.grant = e.grant;
+                   s.wanted = e.ranks;
+                   s.wanted_dirty = e.dirty;
+                   s.holds_lease = true;
+                   s.phase_reason = r.reason;
+                 },
+                 [&](const ev::WaitingNoted&) { s.phase_reason = waiting_text(r.reason); },
+                 [&](const ev::SlotsPlaced& e) {
+                   for (const Placement& p : e.placements) {
+                     Slot& slot = slot_at(s, p.rank);
+                     slot.host = p.host;
+                     slot.devices = p.devices;
+                     slot.placed = true;
+                     slot.replace = false;
+                     slot.moved = true;
+                   }
+                   if (s.phase == Phase::queued) set_phase(s, Phase::starting, r);
+                 },
+                 [&](const ev::SlotsReleased&) { give_back(s); },
+                 [&](const ev::SlotCondemned& e) { slot_at(s, e.rank).replace = true; },
+                 [&](const ev::IncidentOpened& e) { apply_incident(s, e, r); },
+                 [&](const ev::IncidentReclassified& e) { apply_reclassified(s, e, r); },
+                 [&](const ev::IncidentJudged& e) { apply_judged(s, e); },
+                 [&](const ev::SlotEnded& e) { apply_ended_slot(s, e, r); },
+                 [&](const ev::RecoveryPlanned& e) { apply_plan(s, e, r); },
+                 [&](const ev::StageEntered& e) {
+                   s.stage = e.stage;
+                   s.stage_since = r.at;
+                   s.not_before = e.not_before;
+                   if (e.stage == Stage::preparing) {
+                     s.prepare_attempt = e.prepare_attempt;
+                     s.prepare_hosts = e.prepare_hosts;
+                     s.avoid_ports = e.avoid_ports;
+                   }
+                 },
+                 [&](const ev::GenerationStarted& e) { apply_started(s, e, r); },
+                 [&](const ev::SlotRunning& e) { slot_at(s, e.rank).process = Process::running; },
+                 [&](const ev::GenerationRunning& e) {
+                   s.stage = Stage::none;
+                   s.running_generation = e.generation;
+                   s.running_since = r.at;
+                   s.stop.clear();
+                   for (Incident& i : s.incidents) i.open = false;
+                   set_phase(s, Phase::running, r);
+                 },
+                 [&](const ev::ProgressSampled& e) { s.progress = e; },
+                 [&](const ev::BudgetRefilled&) {
+                   for (Incident& i : s.incidents) i.counts = false;
+                   s.without_progress = 0;
+                 },
+                 [&](const ev::HostLinkNoted& e) { note_host(s, e); },
+                 [&](const ev::EndDecided& e) {
+                   s.end_phase = e.phase;
+                   set_phase(s, Phase::stopping, r);
+                 },
+                 [&](const ev::JobEnded& e) {
+                   set_phase(s, e.phase, r);
+                   s.stage = Stage::none;
+                   s.ended_at = r.at;
+                   for (Incident& i : s.incidents) i.open = false;
+                 },
+                 [&](const ev::JobParked&) {
+                   s.stage = Stage::none;
+                   s.parked = true;
+                   for (Incident& i : s.incidents) i.open = false;
+                   set_phase(s, Phase::queued, r);
+                 },
+                 [&](const ev::EntityQuarantined&) {},
+                 [&](const auto& e) {
+                   throw BrokenInvariant(std::string(e.kTypeName) + " is not an event of a job");
+                 },
+             },
+             r.event);
 }
 
 }  // namespace regrow

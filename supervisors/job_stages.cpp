@@ -54,12 +54,14 @@ void enter_back_off(T& t) {
   entered.stage = Stage::backing_off;
   entered.not_before = back_off_until(t.state());
   Duration wait = entered.not_before - t.now().time;
-  t.record(entered, wait.us > 0 ? "waits " + seconds_text(wait) + " before the next attempt: no progress in " +
+  t.record(entered, wait.us > 0 ? "waits " + seconds_text(wait) +
+                                      " before the next attempt: no progress in " +
                                       std::to_string(t.state().without_progress) + " in a row"
                                 : "no back-off");
 }
 
-void enter_preparing(T& t, JobLive& live, std::vector<uint32_t> avoid_ports, const std::string& reason) {
+void enter_preparing(T& t, JobLive& live, std::vector<uint32_t> avoid_ports,
+                     const std::string& reason) {
   live.prepared.clear();
   ev::StageEntered entered;
   entered.stage = Stage::preparing;
@@ -81,7 +83,8 @@ bool leave_stopping(T& t, JobLive& live) {
     if (!judge_incident(t, live)) return true;
   }
   if (s.desired != Desired::run) {
-    t.record(ev::JobParked{s.desired}, s.desired_reason.empty() ? s.phase_reason : s.desired_reason);
+    t.record(ev::JobParked{s.desired},
+             s.desired_reason.empty() ? s.phase_reason : s.desired_reason);
     return false;
   }
   if (s.start.empty()) {
@@ -109,7 +112,8 @@ bool leave_placing(T& t) {
   const JobState& s = t.state();
   for (RankIndex r : s.start) {
     const Slot& slot = s.slots[r.value];
-    if (!slot.placed || slot.replace || (slot.process == Process::lost && !slot.moved)) return false;
+    if (!slot.placed || slot.replace || (slot.process == Process::lost && !slot.moved))
+      return false;
   }
   enter_back_off(t);
   return true;
@@ -133,7 +137,8 @@ bool leave_preparing(T& t, JobLive& live) {
       continue;
     }
     if (!it->second.error.empty()) {
-      plan_stop(t, Phase::failed, true, "host " + host.value + " cannot run this job: " + it->second.error);
+      plan_stop(t, Phase::failed, true,
+                "host " + host.value + " cannot run this job: " + it->second.error);
       return true;
     }
     if (s.spec.checkpoint.storage == StorageKind::host_local || host == first) reports.insert(*it);
@@ -147,11 +152,14 @@ bool leave_preparing(T& t, JobLive& live) {
   for (const Slot& slot : s.slots) host_of_rank.push_back(slot.host);
   ResumePoint resume = choose_resume_point(s.spec.checkpoint, host_of_rank, reports);
   const PrepareReport& rendezvous = live.prepared.at(first);
-  ev::GenerationStarted started{s.generation, resume.step, resume.path, rendezvous.address, rendezvous.port,
-                                resume.rejected, rendezvous.store};
-  std::string from = resume.step >= 0 ? "from step " + std::to_string(resume.step) : "from the beginning";
+  ev::GenerationStarted started{s.generation,       resume.step,     resume.path,
+                                rendezvous.address, rendezvous.port, resume.rejected,
+                                rendezvous.store};
+  std::string from =
+      resume.step >= 0 ? "from step " + std::to_string(resume.step) : "from the beginning";
   for (const std::string& no : resume.rejected) from += "; " + no;
-  if (!rendezvous.no_store.empty()) from += "; rank 0 hosts the rendezvous, no store: " + rendezvous.no_store;
+  if (!rendezvous.no_store.empty())
+    from += "; rank 0 hosts the rendezvous, no store: " + rendezvous.no_store;
   t.record(started, "generation " + std::to_string(s.generation.value) + " starts " + from);
   live.progress.clear();
   live.max_step = -1;
@@ -171,13 +179,19 @@ bool leave_spawning(T& t) {
 bool leave_stage(T& t, JobLive& live) {
   const JobState& s = t.state();
   switch (s.stage) {
-    case Stage::stopping: return leave_stopping(t, live);
-    case Stage::placing: return leave_placing(t);
-    case Stage::backing_off: return leave_backing_off(t, live);
-    case Stage::preparing: return leave_preparing(t, live);
-    case Stage::spawning: return leave_spawning(t);
+    case Stage::stopping:
+      return leave_stopping(t, live);
+    case Stage::placing:
+      return leave_placing(t);
+    case Stage::backing_off:
+      return leave_backing_off(t, live);
+    case Stage::preparing:
+      return leave_preparing(t, live);
+    case Stage::spawning:
+      return leave_spawning(t);
     case Stage::none:
-      if (!s.parked || s.desired == Desired::cancel || s.desired != Desired::run || s.holds_lease) return false;
+      if (!s.parked || s.desired == Desired::cancel || s.desired != Desired::run || s.holds_lease)
+        return false;
       plan_start(t, "resumed by " + s.desired_by);
       return true;
   }
@@ -206,7 +220,8 @@ std::vector<SpawnCommand> spawn_commands(const JobState& s, GroupIndex group) {
     uint32_t ranks = 0;
   };
   std::map<HostName, OnHost> hosts;
-  std::vector<std::pair<const OnHost*, uint32_t>> where;  // of each slot: its host, and its number there
+  std::vector<std::pair<const OnHost*, uint32_t>>
+      where;  // of each slot: its host, and its number there
   for (const Slot& slot : s.slots) {
     auto [it, first] = hosts.try_emplace(slot.host);
     if (first) it->second.index = static_cast<uint32_t>(hosts.size()) - 1;
@@ -230,7 +245,8 @@ std::vector<SpawnCommand> spawn_commands(const JobState& s, GroupIndex group) {
     c.master_port = s.master_port;
     c.resume_step = s.resume_step;
     c.resume_path = s.resume_path;
-    // In a store that outlives restarts the count names what belongs to one generation; it must be its own.
+    // In a store that outlives restarts the count names what belongs to one generation; it must be
+    // its own.
     c.restart_count = s.store ? s.generation.value - 1 : s.recoveries;
     c.store = s.store;
     commands.push_back(std::move(c));

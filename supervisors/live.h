@@ -18,38 +18,39 @@ struct ClusterLive {
 };
 
 struct HostLive {
-  SessionId session;        // the agent's present connection; 0 = none
+  SessionId session;  // the agent's present connection; 0 = none
   Time last_heard;
-  Time asked_at;            // the agent was last told what to kill
-  // What the agent has and this host's journal does not: said again should a rank claim it after all.
+  Time asked_at;  // the agent was last told what to kill
+  // What the agent has and this host's journal does not: said again should a rank claim it after
+  // all.
   std::vector<RankReport> unclaimed;
 };
 
 struct RankProgress {
   Incarnation incarnation;
   ProgressReport report;
-  Time step_advanced_at;    // controller's clock
+  Time step_advanced_at;  // controller's clock
   Time output_advanced_at;
-  Time heard_at;            // newest report, whether it moved or not
+  Time heard_at;  // newest report, whether it moved or not
 };
 
 struct DeviceLive {
-  SessionId heard_in;       // the connection over which the agent last reported a change
+  SessionId heard_in;  // the connection over which the agent last reported a change
 };
 
 struct RankLive {
-  SessionId heard_in;       // the connection over which the agent last reported this slot
-  Time asked_at;            // the present order was last given to the agent again
+  SessionId heard_in;  // the connection over which the agent last reported this slot
+  Time asked_at;       // the present order was last given to the agent again
 };
 
 struct JobLive {
   std::map<RankIndex, RankProgress> progress;
-  std::map<HostName, PrepareReport> prepared;  // of the present attempt
-  int64_t max_step = -1;                       // in this generation
+  std::map<HostName, PrepareReport> prepared;              // of the present attempt
+  int64_t max_step = -1;                                   // in this generation
   double loss = std::numeric_limits<double>::quiet_NaN();  // NaN = none was seen
-  Time advanced_at;                            // newest progress of any rank
+  Time advanced_at;                                        // newest progress of any rank
   Time sampled_at;
-  Time asked_at;                               // hosts were last asked to prepare again
+  Time asked_at;  // hosts were last asked to prepare again
 };
 
 struct NoLive {};

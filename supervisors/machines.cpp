@@ -51,21 +51,17 @@ AnyState initial_state(const EntityId& id) {
 }
 
 bool may_create_entity(const Input& input) {
-  return std::visit(Overloaded{[](const in::StartTerm&) { return true; },
-                               [](const in::AgentConnected&) { return true; },
-                               [](const in::DeviceSeen&) { return true; },
-                               [](const in::Submit&) { return true; },
-                               [](const in::CreateJob&) { return true; },
-                               [](const in::GroupStop&) { return true; },
-                               [](const in::GroupStart&) { return true; },
-                               [](const in::RankStart&) { return true; },
-                               // About processes whose start this journal may not know: they are answered.
-                               [](const in::RankStop&) { return true; },
-                               [](const in::AgentReport&) { return true; },
-                               [](const in::InventoryReport&) { return true; },
-                               [](const in::AttachRank&) { return true; },
-                               [](const auto&) { return false; }},
-                    input);
+  return std::visit(
+      Overloaded{
+          [](const in::StartTerm&) { return true; }, [](const in::AgentConnected&) { return true; },
+          [](const in::DeviceSeen&) { return true; }, [](const in::Submit&) { return true; },
+          [](const in::CreateJob&) { return true; }, [](const in::GroupStop&) { return true; },
+          [](const in::GroupStart&) { return true; }, [](const in::RankStart&) { return true; },
+          // About processes whose start this journal may not know: they are answered.
+          [](const in::RankStop&) { return true; }, [](const in::AgentReport&) { return true; },
+          [](const in::InventoryReport&) { return true; },
+          [](const in::AttachRank&) { return true; }, [](const auto&) { return false; }},
+      input);
 }
 
 bool may_want_more(const AnyState& state, const Event& event) {
@@ -80,13 +76,14 @@ bool may_want_more(const AnyState& state, const Event& event) {
                  [](const ev::ProgressSampled&) { return false; },
                  [](const ev::HostLinkNoted&) { return false; },
                  [](const ev::WaitingNoted&) { return false; },
-                 [](const ev::BudgetRefilled&) { return false; },
-                 [](const auto&) { return true; }},
+                 [](const ev::BudgetRefilled&) { return false; }, [](const auto&) { return true; }},
       event);
 }
 
 void apply(AnyState& state, const EventRecord& record) {
-  std::visit(Overloaded{[&](std::monostate&) { throw BrokenInvariant("no such entity: " + record.entity.path); },
+  std::visit(Overloaded{[&](std::monostate&) {
+                          throw BrokenInvariant("no such entity: " + record.entity.path);
+                        },
                         [&](auto& s) { apply(s, record); }},
              state);
 }

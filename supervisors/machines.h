@@ -1,12 +1,13 @@
 // The decisions: one pure state machine per kind of entity, all of the same shape.
 //
 //   Turn<RankState> turn{state, envelope, now};
-//   decide(turn, live);           // turn.decision(): events (already applied to state), replies, reasons
-//   for (auto& action : pending(state)) ...   // what still has to happen, from state alone
+//   decide(turn, live);           // turn.decision(): events (already applied to state), replies,
+//   reasons for (auto& action : pending(state)) ...   // what still has to happen, from state alone
 //
-// Same state and input, same answer: no I/O, clock, randomness or logging. `apply` is the only writer of
-// state and is total over the events of its entity. Every input is handled in every state; a stale one
-// is ignored with a reason. Called by one EntityHost at a time; nothing here knows about threads.
+// Same state and input, same answer: no I/O, clock, randomness or logging. `apply` is the only
+// writer of state and is total over the events of its entity. Every input is handled in every
+// state; a stale one is ignored with a reason. Called by one EntityHost at a time; nothing here
+// knows about threads.
 #pragma once
 
 #include <functional>
@@ -39,11 +40,12 @@ void apply(AnyState& state, const EventRecord& record);
 // The state of an entity that has no events yet; its ids are filled in.
 AnyState initial_state(const EntityId& id);
 
-// May this input bring its entity into being? Any other input to an entity without a host is dropped.
+// May this input bring its entity into being? Any other input to an entity without a host is
+// dropped.
 bool may_create_entity(const Input& input);
 
-// One call of `decide`: the state, what came in, and what is decided so far. record() applies at once,
-// so that the rest of the decision sees its own consequences.
+// One call of `decide`: the state, what came in, and what is decided so far. record() applies at
+// once, so that the rest of the decision sees its own consequences.
 template <class State>
 class Turn {
  public:
@@ -67,7 +69,9 @@ class Turn {
     apply(state_, r);
     decision_.record(std::move(event), std::move(reason));
   }
-  void send(EntityId to, Input input) { decision_.messages.push_back({std::move(to), std::move(input)}); }
+  void send(EntityId to, Input input) {
+    decision_.messages.push_back({std::move(to), std::move(input)});
+  }
   void effect(Effect e) { decision_.effects.push_back(std::move(e)); }
   void ignore(std::string why) {
     if (decision_.ignored.empty()) decision_.ignored = std::move(why);
@@ -100,8 +104,9 @@ std::vector<Action> pending(const JobState& state);
 std::vector<Action> pending(const GroupState& state);
 std::vector<Action> pending(const RankState& state);
 
-// False if this event, just applied, cannot have added to what is pending: it only settles something. A job
-// of thousands of ranks then need not say all that it wants again with every rank that starts or ends.
+// False if this event, just applied, cannot have added to what is pending: it only settles
+// something. A job of thousands of ranks then need not say all that it wants again with every rank
+// that starts or ends.
 bool may_want_more(const AnyState& state, const Event& event);
 
 // When the entity wants a Tick; nothing = never.
@@ -115,7 +120,8 @@ inline constexpr Duration kHostSuspectAfter = Duration::seconds(3);
 inline constexpr Duration kHostUnreachableAfter = Duration::seconds(10);
 inline constexpr Duration kHostLostAfter = Duration::seconds(3600);
 
-// An order that the agent has not carried out is given again this often: it may have been lost on the way.
+// An order that the agent has not carried out is given again this often: it may have been lost on
+// the way.
 inline constexpr Duration kAskAgainAfter = Duration::seconds(5);
 
 // A job in line is told what is missing at once, then at most this often: while many hosts join or

@@ -12,7 +12,8 @@ using T = Turn<RankState>;
 constexpr size_t kPastKept = 16;
 
 bool is_active(Process p) {
-  return p == Process::spawning || p == Process::running || p == Process::rejoining || p == Process::stopping;
+  return p == Process::spawning || p == Process::running || p == Process::rejoining ||
+         p == Process::stopping;
 }
 
 bool is_final(ProcessState s) {
@@ -23,14 +24,19 @@ Incarnation current(const RankState& s) { return s.command.key.incarnation; }
 
 std::string describe_end(const RankReport& r, bool force) {
   switch (r.state) {
-    case ProcessState::never_started: return "never started: " + r.message;
-    case ProcessState::gone: return "gone without an exit status" + (r.message.empty() ? "" : ": " + r.message);
-    default: break;
+    case ProcessState::never_started:
+      return "never started: " + r.message;
+    case ProcessState::gone:
+      return "gone without an exit status" + (r.message.empty() ? "" : ": " + r.message);
+    default:
+      break;
   }
   std::string text = r.signal != 0 ? "killed by signal " + std::to_string(r.signal)
                                    : "exited with " + std::to_string(r.exit_code);
   if (r.ended_by_us) {
-    text += force ? ", ended by us" : r.forced ? ", forced by us at the deadline" : ", stopped on request";
+    text += force      ? ", ended by us"
+            : r.forced ? ", forced by us at the deadline"
+                       : ", stopped on request";
   } else if (r.out_of_memory) {
     text += ", out of memory";
   } else if (r.signal != 0) {
@@ -40,7 +46,8 @@ std::string describe_end(const RankReport& r, bool force) {
   return text;
 }
 
-// An incarnation that is not this slot's newest, or has ended: it must not run, and it changes nothing else.
+// An incarnation that is not this slot's newest, or has ended: it must not run, and it changes
+// nothing else.
 void on_stale(T& t, const HostName& host, const RankReport& report) {
   if (is_final(report.state)) {
     t.effect(fx::Acknowledge{host, report.key});
@@ -68,11 +75,12 @@ void record_gone(T& t, int64_t gone_us, const std::string& why) {
   t.record(std::move(again), why);
 }
 
-void on_report(T& t, RankLive& live, const HostName& host, const RankReport& report, SessionId session,
-               bool inventory) {
+void on_report(T& t, RankLive& live, const HostName& host, const RankReport& report,
+               SessionId session, bool inventory) {
   const RankState& s = t.state();
   t.reply(true, "");
-  // An inventory is the first thing said on a connection: a report that came over it since is newer.
+  // An inventory is the first thing said on a connection: a report that came over it since is
+  // newer.
   if (inventory && session.value != 0 && session == live.heard_in && report.key == s.command.key)
     return t.ignore("the agent has said more on this connection since");
   if (!inventory && report.key == s.command.key) live.heard_in = session;
@@ -86,13 +94,16 @@ void on_report(T& t, RankLive& live, const HostName& host, const RankReport& rep
       if (!left_something(s.report) || left_something(report)) return t.ignore("its end is known");
       return record_gone(t, report.group_gone_us, "what it had left behind is gone");
     }
-    return t.record(ev::RankExited{report.key.incarnation, report}, describe_end(report, s.stop.force));
+    return t.record(ev::RankExited{report.key.incarnation, report},
+                    describe_end(report, s.stop.force));
   }
-  if (s.process == Process::exited && report.state != ProcessState::unknown) return on_stale(t, host, report);
+  if (s.process == Process::exited && report.state != ProcessState::unknown)
+    return on_stale(t, host, report);
   switch (report.state) {
     case ProcessState::running:
       if (s.process == Process::spawning) {
-        t.record(ev::RankRunning{report.key.incarnation, report.pid, report.start_time, report.started_us},
+        t.record(ev::RankRunning{report.key.incarnation, report.pid, report.start_time,
+                                 report.started_us},
                  "runs as pid " + std::to_string(report.pid) + " on " + host.value);
       } else if (inventory && s.process != Process::running) {
         t.decision().reissue = true;
@@ -115,23 +126,26 @@ void on_report(T& t, RankLive& live, const HostName& host, const RankReport& rep
 
 void on_start(T& t, const in::RankStart& m) {
   const RankState& s = t.state();
-  if (m.command.key.incarnation <= current(s)) return t.ignore("this incarnation was started already");
+  if (m.command.key.incarnation <= current(s))
+    return t.ignore("this incarnation was started already");
   if (is_active(s.process)) {
     // The job has given the old one up already; word of that may come later than the new start.
     IncarnationKey old = s.command.key;
     HostName host = s.host;
-    t.record(ev::RankLost{old.incarnation}, "superseded by incarnation " +
-                                                std::to_string(m.command.key.incarnation.value));
+    t.record(ev::RankLost{old.incarnation},
+             "superseded by incarnation " + std::to_string(m.command.key.incarnation.value));
     t.send(EntityId::host(host), in::DoomRank{old, "superseded"});
   }
-  t.record(ev::RankSpawning{m.host, m.command},
-           "generation " + std::to_string(m.command.generation.value) + " starts on " + m.host.value);
+  t.record(
+      ev::RankSpawning{m.host, m.command},
+      "generation " + std::to_string(m.command.generation.value) + " starts on " + m.host.value);
 }
 
 void on_stop(T& t, const in::RankStop& m) {
   const RankState& s = t.state();
   if (m.incarnation > current(s)) {
-    // The order to start it was lost in a crash, and the order to stop it has overtaken it: it never was.
+    // The order to start it was lost in a crash, and the order to stop it has overtaken it: it
+    // never was.
     in::RankStatus never{s.rank, m.incarnation, {}, Process::exited, {}, ""};
     never.report.key = {s.job, s.rank, m.incarnation};
     never.report.state = ProcessState::never_started;
@@ -173,23 +187,26 @@ void remember(RankState& s, const EventRecord& r) {
 }  // namespace
 
 void decide(Turn<RankState>& t, RankLive& live) {
-  std::visit(Overloaded{
-                 [&](const in::RankStart& m) { on_start(t, m); },
-                 [&](const in::RankStop& m) { on_stop(t, m); },
-                 [&](const in::DeclareLost& m) { on_declared_lost(t, m); },
-                 [&](const in::AgentReport& m) { on_report(t, live, m.host, m.report, m.session, false); },
-                 [&](const in::InventoryReport& m) { on_report(t, live, m.host, m.report, m.session, true); },
-                 [&](const in::Resumed&) { live.asked_at = t.now().time; },
-                 [&](const in::Tick&) {
-                   auto at = deadline(t.state(), live, t.now());
-                   if (!at || t.now().time < *at) return t.ignore("no deadline has come");
-                   live.asked_at = t.now().time;
-                   t.decision().reissue = true;
-                   t.ignore("no answer from the agent: asked again");
-                 },
-                 [&](const auto& m) { t.ignore(std::string(m.kTypeName) + " is not for a rank"); },
-             },
-             t.envelope().input);
+  std::visit(
+      Overloaded{
+          [&](const in::RankStart& m) { on_start(t, m); },
+          [&](const in::RankStop& m) { on_stop(t, m); },
+          [&](const in::DeclareLost& m) { on_declared_lost(t, m); },
+          [&](const in::AgentReport& m) { on_report(t, live, m.host, m.report, m.session, false); },
+          [&](const in::InventoryReport& m) {
+            on_report(t, live, m.host, m.report, m.session, true);
+          },
+          [&](const in::Resumed&) { live.asked_at = t.now().time; },
+          [&](const in::Tick&) {
+            auto at = deadline(t.state(), live, t.now());
+            if (!at || t.now().time < *at) return t.ignore("no deadline has come");
+            live.asked_at = t.now().time;
+            t.decision().reissue = true;
+            t.ignore("no answer from the agent: asked again");
+          },
+          [&](const auto& m) { t.ignore(std::string(m.kTypeName) + " is not for a rank"); },
+      },
+      t.envelope().input);
 }
 
 std::optional<Time> deadline(const RankState& s, const RankLive& live, Now now) {
@@ -222,7 +239,8 @@ std::vector<Action> pending(const RankState& s) {
       actions.push_back(fx::Acknowledge{s.host, s.command.key});
       break;
     case Process::lost:
-      actions.push_back(Message{host, in::DoomRank{s.command.key, s.past.empty() ? "" : s.past.back().message}});
+      actions.push_back(
+          Message{host, in::DoomRank{s.command.key, s.past.empty() ? "" : s.past.back().message}});
       break;
     default:
       break;

@@ -7,8 +7,9 @@
 //   };
 //   RankExited::visit_fields(value, [](const char* name, auto& field) { ... });
 //
-// A reflected field is a bool, an integer, a double, a std::string, an enum made with REGROW_ENUM, a
-// StrongId, another reflected struct, or a std::vector of these. Field order is declaration order.
+// A reflected field is a bool, an integer, a double, a std::string, an enum made with REGROW_ENUM,
+// a StrongId, another reflected struct, or a std::vector of these. Field order is declaration
+// order.
 #pragma once
 
 #include <array>
@@ -34,20 +35,19 @@
 #define REGROW_STRING_ONE(name) #name,
 
 // Inside a struct, after its members: the field list and member-wise equality.
-#define REGROW_FIELDS(Type, ...)                                         \
-  static constexpr const char* kTypeName = #Type;                        \
-  template <class Self, class Visitor>                                   \
-  static void visit_fields([[maybe_unused]] Self& self,                  \
-                           [[maybe_unused]] Visitor&& visitor) {         \
-    REGROW_FOR_EACH(REGROW_VISIT_ONE, __VA_ARGS__)                       \
-  }                                                                      \
+#define REGROW_FIELDS(Type, ...)                                                              \
+  static constexpr const char* kTypeName = #Type;                                             \
+  template <class Self, class Visitor>                                                        \
+  static void visit_fields([[maybe_unused]] Self& self, [[maybe_unused]] Visitor&& visitor) { \
+    REGROW_FOR_EACH(REGROW_VISIT_ONE, __VA_ARGS__)                                            \
+  }                                                                                           \
   friend bool operator==(const Type&, const Type&) = default;
 
 // A scoped enum whose values are 0, 1, 2 ... in the order written, with their names. Append only.
-#define REGROW_ENUM(Type, ...)                                                              \
-  enum class Type : uint8_t { __VA_ARGS__ };                                                \
-  inline constexpr auto Type##_names =                                                      \
-      std::to_array<std::string_view>({REGROW_FOR_EACH(REGROW_STRING_ONE, __VA_ARGS__)});   \
+#define REGROW_ENUM(Type, ...)                                                            \
+  enum class Type : uint8_t { __VA_ARGS__ };                                              \
+  inline constexpr auto Type##_names =                                                    \
+      std::to_array<std::string_view>({REGROW_FOR_EACH(REGROW_STRING_ONE, __VA_ARGS__)}); \
   constexpr const auto& enum_names(Type) { return Type##_names; }
 
 namespace regrow {
@@ -72,10 +72,14 @@ template <class T>
 inline constexpr bool is_vector<std::vector<T>> = true;
 
 template <class T>
-concept Reflected = requires { std::remove_cvref_t<T>::kTypeName; };
+concept Reflected = requires {
+  std::remove_cvref_t<T>::kTypeName;
+};
 
 template <class E>
-concept NamedEnum = std::is_enum_v<E> && requires(E e) { enum_names(e); };
+concept NamedEnum = std::is_enum_v<E> && requires(E e) {
+  enum_names(e);
+};
 
 // The name of an enum value; "?" for a number no name was given to.
 template <NamedEnum E>

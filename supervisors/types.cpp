@@ -63,13 +63,20 @@ std::optional<EntityId> parse_entity_id(std::string_view text) {
   auto parts = split(text);
   size_t wanted = 0;
   switch (id.kind()) {
-    case EntityKind::cluster: wanted = 1; break;
+    case EntityKind::cluster:
+      wanted = 1;
+      break;
     case EntityKind::host:
-    case EntityKind::job: wanted = 2; break;
+    case EntityKind::job:
+      wanted = 2;
+      break;
     case EntityKind::device:
     case EntityKind::group:
-    case EntityKind::rank: wanted = 3; break;
-    default: return std::nullopt;
+    case EntityKind::rank:
+      wanted = 3;
+      break;
+    default:
+      return std::nullopt;
   }
   if (parts.size() != wanted) return std::nullopt;
   for (auto part : parts) {

@@ -13,15 +13,17 @@
 
 namespace regrow {
 
-using JobId = StrongId<struct JobIdTag, uint64_t>;               // never reused
-using RankIndex = StrongId<struct RankIndexTag, uint32_t>;       // stable slot, 0 .. world size - 1
-using GroupIndex = StrongId<struct GroupIndexTag, uint32_t>;     // replica group of a job
-using Incarnation = StrongId<struct IncarnationTag, uint32_t>;   // unique per start of a slot; 0 = none
-using Generation = StrongId<struct GenerationTag, uint32_t>;     // job-wide; 0 = never started
-using HostName = StrongId<struct HostNameTag, std::string>;      // label; identity is the host's uid
+using JobId = StrongId<struct JobIdTag, uint64_t>;            // never reused
+using RankIndex = StrongId<struct RankIndexTag, uint32_t>;    // stable slot, 0 .. world size - 1
+using GroupIndex = StrongId<struct GroupIndexTag, uint32_t>;  // replica group of a job
+using Incarnation =
+    StrongId<struct IncarnationTag, uint32_t>;  // unique per start of a slot; 0 = none
+using Generation = StrongId<struct GenerationTag, uint32_t>;  // job-wide; 0 = never started
+using HostName = StrongId<struct HostNameTag, std::string>;   // label; identity is the host's uid
 using DeviceName = StrongId<struct DeviceNameTag, std::string>;  // "gpu0", unique on its host
-using SessionId = StrongId<struct SessionIdTag, uint64_t>;       // one host link connection; 0 = none
-using RequestId = StrongId<struct RequestIdTag, uint64_t>;       // a client waits for the reply; 0 = nobody
+using SessionId = StrongId<struct SessionIdTag, uint64_t>;  // one host link connection; 0 = none
+using RequestId =
+    StrongId<struct RequestIdTag, uint64_t>;  // a client waits for the reply; 0 = nobody
 
 inline Incarnation next(Incarnation i) { return {i.value + 1}; }
 inline Generation next(Generation g) { return {g.value + 1}; }
@@ -46,8 +48,8 @@ inline constexpr Time operator+(Time t, Duration d) { return {t.us + d.us}; }
 inline constexpr Duration operator-(Time a, Time b) { return {a.us - b.us}; }
 
 // What a decision knows about time. Deadlines count from max(since, floor): `floor` moves to the
-// present at start-up and after the controller's own tick was late, so that a pause of the controller
-// is never held against the hosts and ranks it watches.
+// present at start-up and after the controller's own tick was late, so that a pause of the
+// controller is never held against the hosts and ranks it watches.
 struct Now {
   Time time;
   Time floor;

@@ -289,8 +289,8 @@ void RankRunner::finish_cleaned(Entry& entry, const std::string& trouble) {
   report.message = entry.voided ? "the host was restarted"
                    : !file_exists(directory_of(report.key))
                        ? "its directory was removed; how the rank ended is unknown"
-                   : ran        ? "regrow-shim was killed; how the rank ended is unknown"
-                                : "regrow-shim was lost before it could start the rank";
+                   : ran ? "regrow-shim was killed; how the rank ended is unknown"
+                         : "regrow-shim was lost before it could start the rank";
   if (!trouble.empty()) report.message += "; " + trouble;
   int64_t now = wall_clock_us();
   if (ran) report.leader_ended_us = now;

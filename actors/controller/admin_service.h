@@ -24,8 +24,8 @@ struct ServiceFacts {
 
 class AdminService final : public AdminHandler {
  public:
-  AdminService(Context& context, Views views, CommandSink& commands, LiveBoard& board, caf::actor watches,
-               ServiceFacts facts)
+  AdminService(Context& context, Views views, CommandSink& commands, LiveBoard& board,
+               caf::actor watches, ServiceFacts facts)
       : context_(context),
         views_(views),
         commands_(commands),
@@ -36,10 +36,12 @@ class AdminService final : public AdminHandler {
   // Before the first connection.
   void set_link(HostLinkServer* link) { link_ = link; }
 
-  kj::Promise<std::string> query(const PeerIdentity& who, std::string what, std::string args) override;
+  kj::Promise<std::string> query(const PeerIdentity& who, std::string what,
+                                 std::string args) override;
   kj::Promise<std::string> act(const PeerIdentity& who, std::string what, std::string args,
                                std::string reason) override;
-  kj::Promise<uint64_t> watch(const PeerIdentity& who, WatchRequest request, WatchSink sink) override;
+  kj::Promise<uint64_t> watch(const PeerIdentity& who, WatchRequest request,
+                              WatchSink sink) override;
   kj::Promise<LogChunk> read_log(const PeerIdentity& who, LogQuery query) override;
 
  private:

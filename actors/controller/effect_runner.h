@@ -1,5 +1,5 @@
-// Turns durable effects into commands on the host link. Decides nothing: it only knows which session a
-// host has now, and that nothing goes to a session before its inventory was answered.
+// Turns durable effects into commands on the host link. Decides nothing: it only knows which
+// session a host has now, and that nothing goes to a session before its inventory was answered.
 #pragma once
 
 #include <caf/behavior.hpp>
@@ -31,8 +31,9 @@ struct EffectRunnerState {
   CommandSink* sink = nullptr;
   std::map<HostName, Link> links;
   std::map<JobId, JobSpec> specs;
-  std::map<JobId, std::vector<fx::Spawn>> parked;                      // spec not here yet
-  std::map<std::pair<HostName, JobId>, PrepareCommand> prepares;      // newest of each, for a host's return
+  std::map<JobId, std::vector<fx::Spawn>> parked;  // spec not here yet
+  std::map<std::pair<HostName, JobId>, PrepareCommand>
+      prepares;  // newest of each, for a host's return
   const char* name = "effects";
 };
 

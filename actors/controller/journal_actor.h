@@ -1,7 +1,8 @@
-// The one actor that writes the journal: drains its mailbox into one synced batch, then tells everybody.
+// The one actor that writes the journal: drains its mailbox into one synced batch, then tells
+// everybody.
 //
-// Order of a batch: on disk → folded into the projection → owners told (their effects and replies go
-// out) → watchers told. Detached: it blocks on the disk.
+// Order of a batch: on disk → folded into the projection → owners told (their effects and replies
+// go out) → watchers told. Detached: it blocks on the disk.
 #pragma once
 
 #include <caf/behavior.hpp>

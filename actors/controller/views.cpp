@@ -16,7 +16,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-bool has_ended(Phase p) { return p == Phase::completed || p == Phase::failed || p == Phase::cancelled; }
+bool has_ended(Phase p) {
+  return p == Phase::completed || p == Phase::failed || p == Phase::cancelled;
+}
 
 // One line about an entity, for lists.
 std::string summary(const AnyState& state) {
@@ -29,11 +31,13 @@ std::string summary(const AnyState& state) {
                    std::to_string(s.attached.size()) + " ranks";
           },
           [](const DeviceState& s) {
-            return s.report.kind + ", " + std::string(to_string(s.health)) + (s.fault.empty() ? "" : ": " + s.fault);
+            return s.report.kind + ", " + std::string(to_string(s.health)) +
+                   (s.fault.empty() ? "" : ": " + s.fault);
           },
           [](const JobState& s) { return s.spec.name + ", " + std::string(to_string(s.phase)); },
           [](const GroupState& s) {
-            return std::string(to_string(s.stage)) + ", generation " + std::to_string(s.generation.value);
+            return std::string(to_string(s.stage)) + ", generation " +
+                   std::to_string(s.generation.value);
           },
           [](const RankState& s) {
             return std::string(to_string(s.process)) + ", incarnation " +
@@ -96,7 +100,8 @@ Json Views::jobs(bool all) const {
     auto* job = std::get_if<JobState>(&view.state);
     if (job != nullptr && (all || !has_ended(job->phase))) found.push_back(*job);
   });
-  std::sort(found.begin(), found.end(), [](const JobState& a, const JobState& b) { return a.job < b.job; });
+  std::sort(found.begin(), found.end(),
+            [](const JobState& a, const JobState& b) { return a.job < b.job; });
   for (const JobState& job : found) list.push_back(job_row(job));
   return {{"jobs", list}};
 }
@@ -114,16 +119,18 @@ std::optional<Json> Views::job(JobId id) const {
       bool recent = i.window.us == 0 || projection_.last_at() - x.at <= i.window;
       return x.failure_class == i.failure_class && x.counts && x.charged && recent;
     });
-    budgets.push_back({{"class", std::string(to_string(i.failure_class))}, {"used", used}, {"max", i.max_restarts}});
+    budgets.push_back({{"class", std::string(to_string(i.failure_class))},
+                       {"used", used},
+                       {"max", i.max_restarts}});
   }
   row["budgets"] = budgets;
   row["first_failure"] = nullptr;
   if (!s.incidents.empty()) {
     const Incident& last = s.incidents.back();
     std::string host = last.rank.value < s.slots.size() ? s.slots[last.rank.value].host.value : "";
-    row["first_failure"] = {{"rank", last.rank.value},     {"host", host},
-                            {"exit_code", last.exit_code}, {"signal", last.signal},
-                            {"signature", last.signature}, {"cause", last.cause},
+    row["first_failure"] = {{"rank", last.rank.value},      {"host", host},
+                            {"exit_code", last.exit_code},  {"signal", last.signal},
+                            {"signature", last.signature},  {"cause", last.cause},
                             {"last_words", last.last_words}};
   }
   return row;
@@ -145,7 +152,8 @@ Json Views::hosts() const {
       devices = entry.devices.size();
       free = std::count_if(entry.devices.begin(), entry.devices.end(), [&](const DeviceView& d) {
         bool leased = std::any_of(c.leases.begin(), c.leases.end(), [&](const Lease& l) {
-          return l.host == s->name && std::find(l.devices.begin(), l.devices.end(), d.name) != l.devices.end();
+          return l.host == s->name &&
+                 std::find(l.devices.begin(), l.devices.end(), d.name) != l.devices.end();
         });
         return d.usable && !leased;
       });
@@ -201,13 +209,20 @@ std::optional<Json> Views::ranks(JobId id) const {
   const JobState& job = std::get<JobState>(view->state);
   Json list = Json::array();
   for (const Slot& slot : job.slots) {
-    Json row{{"rank", slot.rank.value},       {"process", std::string(to_string(slot.process))},
-             {"host", slot.host.value},       {"devices", to_json(slot.devices)},
-             {"incarnation", slot.incarnation.value}, {"generation", job.generation.value},
-             {"pid", 0},                      {"step", -1},
-             {"loss", nullptr},               {"step_seconds", 0},
-             {"since_us", 0},                 {"stopped", false},
-             {"exit_code", slot.exit_code},   {"signal", slot.signal},
+    Json row{{"rank", slot.rank.value},
+             {"process", std::string(to_string(slot.process))},
+             {"host", slot.host.value},
+             {"devices", to_json(slot.devices)},
+             {"incarnation", slot.incarnation.value},
+             {"generation", job.generation.value},
+             {"pid", 0},
+             {"step", -1},
+             {"loss", nullptr},
+             {"step_seconds", 0},
+             {"since_us", 0},
+             {"stopped", false},
+             {"exit_code", slot.exit_code},
+             {"signal", slot.signal},
              {"message", slot.message}};
     auto rank = projection_.find(EntityId::rank(id, slot.rank));
     if (rank) {
@@ -219,7 +234,8 @@ std::optional<Json> Views::ranks(JobId id) const {
       if (s.process == Process::exited) row["step"] = s.report.last_step;
     }
     if (auto p = board_.find({id, slot.rank, slot.incarnation})) {
-      row["step"] = std::max(row["step"].get<int64_t>(), p->step);  // an exit report knows the very last
+      row["step"] =
+          std::max(row["step"].get<int64_t>(), p->step);  // an exit report knows the very last
       row["loss"] = number_or_null(p->loss);
       row["step_seconds"] = p->step_seconds;
       row["stopped"] = p->stopped;
@@ -291,7 +307,10 @@ Json Views::counts() const {
       active += !has_ended(job->phase);
     }
   });
-  return {{"hosts", hosts}, {"hosts_up", up}, {"jobs", jobs}, {"jobs_active", active},
+  return {{"hosts", hosts},
+          {"hosts_up", up},
+          {"jobs", jobs},
+          {"jobs_active", active},
           {"last_seq", projection_.last_seq()}};
 }
 

@@ -24,7 +24,8 @@ class Views {
   std::optional<nlohmann::json> ranks(JobId id) const;
   nlohmann::json children(const EntityId& id) const;
   // Newest `limit` events of an entity (job: and of what is below it), or those from `from` on.
-  nlohmann::json events(const std::string& entity, std::optional<uint64_t> from, size_t limit) const;
+  nlohmann::json events(const std::string& entity, std::optional<uint64_t> from,
+                        size_t limit) const;
   // Without the actor's own part, which the caller adds.
   std::optional<nlohmann::json> show(const EntityId& id) const;
   nlohmann::json plan(const JobSpec& spec) const;

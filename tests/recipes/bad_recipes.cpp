@@ -249,9 +249,10 @@ TEST_CASE("programs, paths and patterns that cannot work are refused") {
            "r.yaml:4:21: progress.pattern: has no group named step; write (?P<step>[0-9]+) where "
            "the step "
            "number stands\n"),
-      with("start time-out, and no progress to be seen", "timeouts: {start: 1m}\n",
-           "r.yaml:4:19: timeouts.start: needs `progress.pattern`, or `timeouts.progress` for ranks "
-           "that call regrow.step(): without them no progress is ever seen\n"),
+      with(
+          "start time-out, and no progress to be seen", "timeouts: {start: 1m}\n",
+          "r.yaml:4:19: timeouts.start: needs `progress.pattern`, or `timeouts.progress` for ranks "
+          "that call regrow.step(): without them no progress is ever seen\n"),
   });
 }
 

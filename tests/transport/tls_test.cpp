@@ -55,8 +55,8 @@ TEST_CASE("a CA is made once, keys are private, nothing is overwritten") {
   CHECK(std::abs(*expiry - (std::time(nullptr) + 30 * 86400)) < 100);
   CHECK_FALSE(certs_issue(dir, {"agent", "h1", 30}));
   CHECK_FALSE(certs_issue(dir, {"king", "h1", 30}));
-  const std::vector<std::string> bad_names = {"", "ca", "controller", "a/b", "../x", ".x", "a b",
-                                              std::string(60, 'x')};
+  const std::vector<std::string> bad_names = {"",     "ca", "controller", "a/b",
+                                              "../x", ".x", "a b",        std::string(60, 'x')};
   for (const auto& bad : bad_names) {
     INFO(bad);
     CHECK_FALSE(certs_issue(dir, {"agent", bad, 30}));
