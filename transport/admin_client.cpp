@@ -50,7 +50,8 @@ Error error_of(const kj::Exception& exception, const Address& address) {
   if (text.find("regrow:") != std::string::npos) return parse_admin_error(text);
   if (exception.getType() == kj::Exception::Type::DISCONNECTED) {
     return {kExitUnreachable, "the connection to the controller at " + to_string(address) +
-                                  " was lost before the answer came"};
+                                  " was lost before the answer came: what was asked for may have "
+                                  "been done (`regrow jobs` shows it)"};
   }
   return {kExitUnreachable, "the controller at " + to_string(address) + " failed: " + text};
 }

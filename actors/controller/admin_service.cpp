@@ -258,7 +258,10 @@ kj::Promise<std::string> AdminService::fault(const std::string& what, const Json
       message = "link of " + host.value + " is cut";
     } else {
       auto fault = args.value("fault", "");
-      command = SetDeviceFault{{argument<std::string>(args, "device")}, fault};
+      DeviceName device{argument<std::string>(args, "device")};
+      EntityId id = EntityId::device(host, device);
+      if (!context_.projection.find(id)) throw BadArgument("there is no " + id.path);
+      command = SetDeviceFault{device, fault};
       message = fault.empty() ? "device is healed" : "device has a fault now: " + fault;
     }
   }

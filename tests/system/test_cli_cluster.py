@@ -88,8 +88,9 @@ class Lists(CommandTest):
 
     def test_what_is_not_there_is_exit_code_2(self):
         for command in (["ranks", 999], ["show", "job/999"], ["attach", 999], ["cancel", 999], ["logs", 999],
-                        ["cordon", "h99", "--reason", "x"], ["fault", "kill-rank", 999, 0]):  # fmt: skip
-            with self.subTest(command[0]):
+                        ["cordon", "h99", "--reason", "x"], ["fault", "kill-rank", 999, 0],
+                        ["events", 999], ["fault", "device", "h1", "sim999"]):  # fmt: skip
+            with self.subTest(command):
                 answer = self.regrow(*command, code=2)
                 self.assertEqual(answer.out, "")
                 self.assertRegex(answer.err, r"999|h99")
