@@ -79,7 +79,8 @@ JournalResult<int> read_format(const std::string& directory) {
     std::error_code error;
     if (!fs::exists(directory, error) || looks_empty(directory)) return 0;
     if (code != ENOENT) return system_error(path, "cannot be read", code);
-    return JournalError{JournalFault::corrupt,
+    bool has_database = fs::exists(directory + "/db", error);
+    return JournalError{has_database ? JournalFault::corrupt : JournalFault::refused,
                         directory +
                             ": holds files, but no FORMAT: this is not a journal of regrow. Name "
                             "another directory, or restore the missing file from a backup."};

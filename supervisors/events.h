@@ -457,6 +457,11 @@ struct RankLost {
 
 // --- any -----------------------------------------------------------------------------------------
 
+// An operator makes trouble on purpose. Of a host.
+struct FaultInjected {
+  std::string what;
+  REGROW_FIELDS(FaultInjected, what)
+};
 // A check in the decision code failed for this entity. It is left as it is until an operator looks.
 struct EntityQuarantined {
   std::string what;
@@ -477,7 +482,7 @@ using Event = std::variant<
     ev::ProgressSampled, ev::BudgetRefilled, ev::HostLinkNoted, ev::EndDecided, ev::JobEnded,
     ev::JobParked, ev::GroupStopOrdered, ev::GroupStopped, ev::GroupStartOrdered, ev::GroupUp,
     ev::MemberChanged, ev::RankSpawning, ev::RankRunning, ev::RankStopping, ev::RankExited,
-    ev::RankLost, ev::EntityQuarantined, ev::NumbersRaised>;
+    ev::RankLost, ev::EntityQuarantined, ev::NumbersRaised, ev::FaultInjected>;
 
 inline const char* event_name(const Event& e) {
   return std::visit([](const auto& x) { return std::decay_t<decltype(x)>::kTypeName; }, e);

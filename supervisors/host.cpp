@@ -216,6 +216,10 @@ void decide(Turn<HostState>& t, HostLive& live) {
                  [&](const in::Tick&) { on_tick(t, live); },
                  [&](const in::Resumed&) { live.last_heard = t.now().time; },
                  [&](const in::SetHostAdmin& m) { on_admin(t, m); },
+                 [&](const in::NoteFault& m) {
+                   t.record(ev::FaultInjected{m.what}, m.what + ", on purpose");
+                   t.reply(true, m.what);
+                 },
                  [&](const in::AttachRank& m) { on_attach(t, live, m); },
                  [&](const in::CheckLease& m) {
                    if (anything_left(t.state(), m.job, m.rank)) return t.ignore("still here");
@@ -302,6 +306,7 @@ void apply(HostState& s, const EventRecord& r) {
                  },
                  [&](const ev::UnknownRanksSeen& e) { s.unknown = e.keys; },
                  [&](const ev::EntityQuarantined&) {},
+                 [&](const ev::FaultInjected&) {},
                  [&](const auto& e) {
                    throw BrokenInvariant(std::string(e.kTypeName) + " is not an event of a host");
                  },

@@ -54,6 +54,11 @@ struct SetHostAdmin {  // to a host
   REGROW_FIELDS(SetHostAdmin, admin, reason)
 };
 
+struct NoteFault {  // to a host: an operator is about to do this to it
+  std::string what;
+  REGROW_FIELDS(NoteFault, what)
+};
+
 // --- from agents ---------------------------------------------------------------------------------
 
 struct AgentConnected {  // to a host
@@ -249,7 +254,7 @@ using Input = std::variant<
     in::JobFinished, in::RequestGrant, in::Granted, in::GrantDelayed, in::ReleaseDevices,
     in::DevicesFreed, in::HostView, in::DeviceChanged, in::CleanLease, in::DeviceTrouble,
     in::HostLinkNews, in::GroupStop, in::GroupStart, in::GroupStatus, in::RankStop, in::RankStart,
-    in::DeclareLost, in::RankStatus, in::AttachRank, in::DetachRank, in::DoomRank, in::CheckLease>;
+    in::DeclareLost, in::RankStatus, in::AttachRank, in::DetachRank, in::DoomRank, in::CheckLease, in::NoteFault>;
 
 inline const char* input_name(const Input& i) {
   return std::visit([](const auto& x) { return std::decay_t<decltype(x)>::kTypeName; }, i);

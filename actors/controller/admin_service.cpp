@@ -230,7 +230,8 @@ kj::Promise<std::string> AdminService::submit(const PeerIdentity& who, const Jso
       });
 }
 
-kj::Promise<std::string> AdminService::fault(const std::string& what, const Json& args) {
+kj::Promise<std::string> AdminService::fault(const PeerIdentity& who, const std::string& what,
+                                             const Json& args) {
   HostName host;
   AgentCommand command;
   std::string message;
@@ -238,7 +239,9 @@ kj::Promise<std::string> AdminService::fault(const std::string& what, const Json
     JobId job = job_argument(args);
     RankIndex rank{argument<uint32_t>(args, "rank")};
     auto view = context_.projection.find(EntityId::rank(job, rank));
-    if (!view) throw BadArgument("there is no " + EntityId::rank(job, rank).path);
+    if (!view)
+      throw BadArgument("rank " + std::to_string(rank.value) + " of job " +
+                        std::to_string(job.value) + " is not there or was never started");
     const RankState& s = std::get<RankState>(view->state);
     if (s.process != Process::running)
       throw BadArgument("rank " + std::to_string(rank.value) +
@@ -246,8 +249,9 @@ kj::Promise<std::string> AdminService::fault(const std::string& what, const Json
     host = s.host;
     int signal = args.value("signal", 9);
     command = SignalRank{s.command.key, signal};
-    message = "signal " + std::to_string(signal) + " sent to pid " + std::to_string(s.pid) +
-              " on " + host.value;
+    message = "signal " + std::to_string(signal) + " to pid " + std::to_string(s.pid) + ", rank " +
+              std::to_string(rank.value) + " of job " + std::to_string(job.value) + " on " +
+              host.value;
   } else {
     host = {argument<std::string>(args, "host")};
     if (what == "fault_cut_link") {
@@ -255,20 +259,23 @@ kj::Promise<std::string> AdminService::fault(const std::string& what, const Json
       if (!(seconds > 0 && seconds <= 86400))
         throw BadArgument("the link can be cut for up to a day");
       command = CutLink{Duration{static_cast<int64_t>(seconds * 1e6)}};
-      message = "link of " + host.value + " is cut";
+      message = "link of " + host.value + " is cut for " + Json(seconds).dump() + " s";
     } else {
       auto fault = args.value("fault", "");
       DeviceName device{argument<std::string>(args, "device")};
       EntityId id = EntityId::device(host, device);
       if (!context_.projection.find(id)) throw BadArgument("there is no " + id.path);
       command = SetDeviceFault{device, fault};
-      message = fault.empty() ? "device is healed" : "device has a fault now: " + fault;
+      message = device.value + (fault.empty() ? " is healed" : " has a fault now: " + fault);
     }
   }
   SessionId session = board_.session(host);
   if (session.value == 0) throw BadArgument("host " + host.value + " is not connected");
-  commands_.send(session, {std::move(command)});
-  return dump_json({{"message", message}});
+  return ask_entity(who, EntityId::host(host), in::NoteFault{message})
+      .then([this, session, command = std::move(command)](std::string answer) mutable {
+        commands_.send(session, {std::move(command)});
+        return answer;
+      });
 }
 
 kj::Promise<std::string> AdminService::act(const PeerIdentity& who, std::string what,
@@ -284,7 +291,7 @@ kj::Promise<std::string> AdminService::act(const PeerIdentity& who, std::string 
       return ask_entity(who, EntityId::host({argument<std::string>(args, "host")}),
                         in::SetHostAdmin{named<HostAdmin>(args, "admin"), reason});
     if (what == "fault_device" || what == "fault_kill_rank" || what == "fault_cut_link")
-      return fault(what, args);
+      return fault(who, what, args);
     return admin_error(kExitUsage, "there is no action \"" + what + "\"");
   });
 }

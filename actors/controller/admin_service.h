@@ -48,7 +48,8 @@ class AdminService final : public AdminHandler {
   kj::Promise<std::string> show(const nlohmann::json& args);
   kj::Promise<std::string> ask_entity(const PeerIdentity& who, EntityId to, Input input);
   kj::Promise<std::string> submit(const PeerIdentity& who, const nlohmann::json& args);
-  kj::Promise<std::string> fault(const std::string& what, const nlohmann::json& args);
+  kj::Promise<std::string> fault(const PeerIdentity& who, const std::string& what,
+                                 const nlohmann::json& args);
   std::string status() const;
 
   Context& context_;

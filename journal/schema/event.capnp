@@ -85,7 +85,13 @@ struct EventRecord {
     rankLost @59 :RankLost;
     entityQuarantined @60 :EntityQuarantined;
     numbersRaised @61 :NumbersRaised;
+    faultInjected @62 :FaultInjected;
   }
+}
+
+struct FaultInjected {
+  # Of a host: trouble that an operator makes on purpose.
+  what @0 :Text;
 }
 
 enum HostLink {

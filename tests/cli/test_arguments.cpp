@@ -39,7 +39,10 @@ TEST_CASE("an entity may be written short") {
   CHECK(parse_entity("h1/sim0") == "device/h1/sim0");
   CHECK(parse_entity("group/7/0") == "group/7/0");
   CHECK(code_of([] { (void)parse_entity(""); }) == kExitUsage);
-  CHECK(code_of([] { (void)parse_entity("a/b/c/d"); }) == kExitUsage);
+  for (const char* wrong : {"a/b/c/d", "job/abc", "rank/7", "group/7", "device/h1"}) {
+    CAPTURE(wrong);
+    CHECK(code_of([&] { (void)parse_entity(wrong); }) == kExitUsage);
+  }
 }
 
 TEST_CASE("signals go by name or number") {

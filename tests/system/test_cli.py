@@ -217,6 +217,11 @@ class Services(CliTest):
         self.assertEqual(done.returncode, 0)
         self.assertIn("journal.after_commit\n", done.stdout)
 
+    def test_state_is_never_put_where_a_reboot_takes_it(self):
+        nowhere = {"HOME": "", "XDG_STATE_HOME": ""}
+        for command in (["controller"], ["agent", "--controller", self.home], ["dev"]):
+            self.assert_fails(2, *command, env=nowhere, says=["HOME", "--state-dir"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -124,8 +124,8 @@ class Lists(CommandTest):
         wish = next(json.loads(line) for line in told if "desired_changed" in line)
         self.assertEqual(wish["reason"], "test of events")
         self.assertRegex(wish["by"], r"^uid:\d+$")
-        follower.send_signal(signal.SIGINT)
-        self.assertEqual(follower.wait(10), 0)
+        follower.send_signal(signal.SIGTERM)
+        self.assertEqual(follower.wait(10), 130)
 
 
 class Following(CommandTest):
@@ -323,6 +323,10 @@ class Steering(CommandTest):
         connected = lambda: [r["connected"] for r in self.cluster.json("hosts") if r["name"] == "h2"][0]  # noqa: E731
         self.cluster.wait_for("the link to be cut", lambda: not connected(), timeout=10)
         self.cluster.wait_for("the link to be back", connected, timeout=15)
+        for host, what in (("h1", f"signal 9 to pid .*, rank 1 of job {job}"), ("h2", r"link of h2 is cut for 1\.5 s")):
+            noted = [e for e in self.cluster.events(f"host/{host}") if e.kind == "FaultInjected"][-1]
+            self.assertRegex(noted.reason, what)
+            self.assertRegex(noted.by, r"^uid:\d+$")
 
 
 class Shell(CommandTest):

@@ -206,6 +206,7 @@ class JournalCommands(ClusterTest):
         for path, words in (
             (self.dir / "nothing", "there is no journal here"),
             (self.orders, "there is no journal here"),
+            (Path(__file__).parent, "this is not a journal of regrow"),
         ):
             for command in ("verify", "salvage"):
                 refused = self.regrow(command, path)

@@ -85,6 +85,7 @@ class Event:
     kind: str
     reason: str
     fields: dict
+    by: str = ""  # who asked; empty for automatic decisions
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,7 @@ class DevCluster:
                         kind="".join(word.capitalize() for word in row["kind"].split("_")),
                         reason=row.get("reason", ""),
                         fields=row.get("fields", {}),
+                        by=row.get("by", ""),
                     )
                 )
         return found

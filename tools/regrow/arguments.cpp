@@ -23,6 +23,13 @@ bool is_number(std::string_view text) {
 
 std::string quoted(const std::string& text) { return "\"" + one_line(text) + "\""; }
 
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kEntityForms{
+    {{"host", "host/NAME"},
+     {"device", "device/HOST/NAME"},
+     {"job", "job/N"},
+     {"group", "group/N/G"},
+     {"rank", "rank/N/R"}}};
+
 }  // namespace
 
 uint64_t parse_job(const std::string& text) {
@@ -38,6 +45,10 @@ std::string parse_entity(const std::string& text) {
   if (parse_entity_id(text)) return text;
   auto slash = text.find('/');
   std::string first = text.substr(0, slash);
+  for (const auto& [kind, form] : kEntityForms) {
+    if (slash != std::string::npos && first == kind)
+      fail(kExitUsage, quoted(text) + " names nothing; write " + std::string(form));
+  }
   bool numbers = is_number(first);
   std::string guess = slash == std::string::npos ? (numbers ? "job/" : "host/") + text
                                                  : (numbers ? "rank/" : "device/") + text;

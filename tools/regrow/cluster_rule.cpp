@@ -219,12 +219,14 @@ Status announce_socket(const std::string& directory, const std::string& address)
   return Nothing{};
 }
 
-std::string default_state_directory(const std::string& name, const ClusterHints& hints) {
+Result<std::string> default_state_directory(const std::string& name) {
   std::string state = variable("XDG_STATE_HOME");
   if (state.starts_with("/")) return state + "/regrow/" + name;
   std::string home = variable("HOME");
   if (home.starts_with("/")) return home + "/.local/state/regrow/" + name;
-  return user_directory(hints) + "/" + name;
+  return Error{kExitUsage,
+               "neither HOME nor XDG_STATE_HOME is set, so there is no place of your own for what "
+               "must survive a restart; name a directory with --state-dir"};
 }
 
 std::string user_directory(const ClusterHints& hints) {

@@ -60,8 +60,8 @@ std::string socket_of_state_directory(const std::string& directory, const Cluste
 Status announce_socket(const std::string& directory, const std::string& address);
 
 // Where this user's controller, agent or dev cluster lives if nobody says: NAME below
-// $XDG_STATE_HOME/regrow (~/.local/state/regrow). Not yet made.
-std::string default_state_directory(const std::string& name, const ClusterHints& hints);
+// $XDG_STATE_HOME/regrow (~/.local/state/regrow). Not yet made. An error without both variables.
+Result<std::string> default_state_directory(const std::string& name);
 
 // Directory of the default socket (step 4), not yet made.
 std::string user_directory(const ClusterHints& hints);

@@ -150,8 +150,13 @@ Status DevLayout::make_directories(const DevOptions& options) {
 Result<DevLayout> DevLayout::make(const DevOptions& options, const ClusterHints& hints) {
   DevLayout layout;
   layout.is_default_ = options.state_dir.empty();
-  layout.directory_ =
-      absolute_path(layout.is_default_ ? default_state_directory("dev", hints) : options.state_dir);
+  std::string directory = options.state_dir;
+  if (layout.is_default_) {
+    auto chosen = default_state_directory("dev");
+    if (!chosen) return chosen.error();
+    directory = *chosen;
+  }
+  layout.directory_ = absolute_path(directory);
   layout.socket_ = layout.is_default_ ? user_directory(hints) + "/regrow.sock"
                                       : socket_of_state_directory(layout.directory_, hints);
   std::error_code error;

@@ -271,8 +271,10 @@ int Follower::finish() {
 
 void print_failure(const JobView& job, const Json& failure) {
   std::string id = std::to_string(job.id);
-  complain("job " + id + " " + state_word(job) +
-           (job.reason.empty() ? "" : ": " + one_line(job.reason)));
+  std::string state = state_word(job);
+  std::string reason = one_line(job.reason);
+  if (reason.starts_with(state + ": ")) reason.erase(0, state.size() + 2);
+  complain("job " + id + " " + state + (reason.empty() ? "" : ": " + reason));
   if (failure.is_object()) {
     auto rank = get<uint64_t>(failure, "rank");
     std::string cause = get<std::string>(failure, "cause");
@@ -283,8 +285,9 @@ void print_failure(const JobView& job, const Json& failure) {
     std::string words = lines_of(get<std::string>(failure, "last_words"));
     while (!words.empty() && words.back() == '\n') words.pop_back();
     if (!words.empty()) complain("\n" + words + "\n");
-    complain("regrow logs " + id + " --rank " + std::to_string(rank) +
-             " --stderr    has all it wrote");
+    if (!words.empty())
+      complain("regrow logs " + id + " --rank " + std::to_string(rank) +
+               " --stderr    has all it wrote");
   }
   if (job.held()) {
     complain("It is held until a person has looked. Then:  regrow resume " + id +

@@ -45,7 +45,7 @@ void choose_directory(ControllerOptions& controller) {
     }
     return;
   }
-  controller.state_dir = default_state_directory("controller", hints);
+  controller.state_dir = or_fail(default_state_directory("controller"));
   if (!controller.listen.empty()) return;
   or_fail(make_user_directory(user_directory(hints), hints.uid));
   controller.listen = {"unix:" + user_directory(hints) + "/regrow.sock"};
@@ -187,7 +187,7 @@ void add_agent(CLI::App& app, Cli& cli) {
     agent.rank_library = find_rank_library();
     agent.controller = to_string(or_fail(address_of_value(agent.controller)));
     if (agent.state_dir.empty())
-      agent.state_dir = default_state_directory("agent", hints_of_this_process("", ""));
+      agent.state_dir = or_fail(default_state_directory("agent"));
     agent.state_dir = absolute_path(agent.state_dir);
     if (!agent.run_dir.empty()) agent.run_dir = absolute_path(agent.run_dir);
     if (!o->ports.empty()) parse_ports(o->ports, agent.first_port, agent.last_port);

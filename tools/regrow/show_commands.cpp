@@ -127,7 +127,7 @@ int follow_events(Cli& cli, SignalQueue& signals, const EventOptions& options, u
   while (true) {
     pollfd waits[] = {{signals.fd(), POLLIN, 0}, {inbox.fd(), POLLIN, 0}};
     poll(waits, 2, -1);
-    if (signals.take()) return kExitOk;
+    if (signals.take()) return kExitInterrupted;
     for (const auto& news : inbox.take()) {
       if (news.failed) throw CommandFailed(*news.failed);
       if (!news.trouble.empty() && !told_trouble) complain(news.trouble + "; waiting for it");
