@@ -23,7 +23,7 @@ REGROW_ENUM(Desired, run, pause, hold, cancel)
 REGROW_ENUM(Phase, queued, starting, running, recovering, stopping, completed, failed, cancelled)
 
 // What a job that is starting or recovering waits for, in this order.
-REGROW_ENUM(Stage, none, stopping, placing, backing_off, preparing, spawning)
+REGROW_ENUM(Stage, none, stopping, placing, backing_off, preparing, spawning, joining)
 
 // The recovery ladder. A job climbs only when the rung below failed or cannot help.
 REGROW_ENUM(Rung, respawn, other_device, group, job, requeue, hold)
@@ -337,6 +337,14 @@ struct GenerationStarted {
                 master_port, rejected, store)
 };
 
+// Every rank has joined, survivors and new ones, and knows from which state the generation goes on.
+struct GenerationFormed {
+  Generation generation;
+  int32_t source = -1;       // the rank whose state the others take over; -1 = from a checkpoint
+  int64_t source_step = -1;  // last step of that state
+  REGROW_FIELDS(GenerationFormed, generation, source, source_step)
+};
+
 struct SlotRunning {
   RankIndex rank;
   Incarnation incarnation;
@@ -482,7 +490,8 @@ using Event = std::variant<
     ev::ProgressSampled, ev::BudgetRefilled, ev::HostLinkNoted, ev::EndDecided, ev::JobEnded,
     ev::JobParked, ev::GroupStopOrdered, ev::GroupStopped, ev::GroupStartOrdered, ev::GroupUp,
     ev::MemberChanged, ev::RankSpawning, ev::RankRunning, ev::RankStopping, ev::RankExited,
-    ev::RankLost, ev::EntityQuarantined, ev::NumbersRaised, ev::FaultInjected>;
+    ev::RankLost, ev::EntityQuarantined, ev::NumbersRaised, ev::FaultInjected,
+    ev::GenerationFormed>;
 
 inline const char* event_name(const Event& e) {
   return std::visit([](const auto& x) { return std::decay_t<decltype(x)>::kTypeName; }, e);

@@ -49,9 +49,10 @@ struct SpawnCommand {
   std::string resume_path;     // empty = from the beginning
   uint32_t restart_count = 0;  // for TORCHELASTIC_RESTART_COUNT
   bool store = false;          // the master port is that of a store that regrow runs
+  bool rejoins = false;        // it meets survivors: it joins, and waits for a GoCommand
   REGROW_FIELDS(SpawnCommand, key, generation, group, world_size, local_rank, local_world_size,
                 group_rank, group_world_size, devices, master_address, master_port, resume_step,
-                resume_path, restart_count, store)
+                resume_path, restart_count, store, rejoins)
 };
 
 // End one incarnation. Polite: the recipe's stop signal to the leader (or group), KILL to
@@ -155,6 +156,40 @@ struct PrepareReport {
   std::string no_store;  // why not, if one was wanted
   REGROW_FIELDS(PrepareReport, job, generation, attempt, error, address, port, checkpoints, store,
                 no_store)
+};
+
+// A new generation is planned: these ranks of one host survive, and leave their collectives for it.
+// Repeated until every rank has joined; an agent that knows the join already says it again.
+struct RegroupCommand {
+  Generation generation;
+  std::vector<IncarnationKey> keys;
+  std::string reason;  // for a person
+  REGROW_FIELDS(RegroupCommand, generation, keys, reason)
+};
+
+// A rank stands ready to be a member of `generation`: out of the old process group, or new. It says
+// so until it is answered by a GoCommand.
+struct JoinReport {
+  IncarnationKey key;
+  Generation generation;
+  int64_t step = -1;    // last step that its state has; -1 = none
+  bool intact = false;  // its state is whole: others may take it over
+  REGROW_FIELDS(JoinReport, key, generation, step, intact)
+};
+
+// All ranks have joined: meet there, and go on from that state.
+struct GoCommand {
+  Generation generation;
+  std::vector<IncarnationKey> keys;  // of one host
+  uint32_t world_size = 1;
+  std::string master_address;  // of the store in which the generation meets
+  uint32_t master_port = 0;
+  int32_t source = -1;       // the rank whose state the others take over; -1 = from a checkpoint
+  int64_t source_step = -1;  // last step of the source's state
+  int64_t resume_step = -1;  // without a source; -1 = from the beginning
+  std::string resume_path;
+  REGROW_FIELDS(GoCommand, generation, keys, world_size, master_address, master_port, source,
+                source_step, resume_step, resume_path)
 };
 
 struct DeviceReport {

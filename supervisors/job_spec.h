@@ -82,7 +82,8 @@ struct Timeouts {
   Duration finish = Duration::seconds(60);      // first rank exited 0 to all ranks exited
   Duration host = Duration::seconds(10);        // silence until a host is lost (`host_timeout`)
   Duration max_unreachable = Duration::seconds(600);  // cap on "its ranks still make progress"
-  REGROW_FIELDS(Timeouts, start, progress, stop_grace, finish, host, max_unreachable)
+  Duration rejoin = Duration::seconds(30);  // call of a generation to a survivor's joining it
+  REGROW_FIELDS(Timeouts, start, progress, stop_grace, finish, host, max_unreachable, rejoin)
 };
 
 struct Backoff {

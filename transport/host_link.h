@@ -62,14 +62,18 @@ struct SignalRank {
 };
 // An agent sees std::monostate for a command that a newer controller knows and it does not.
 using AgentCommand = std::variant<std::monostate, InventoryAnswer, Spawn, StopCommand,
-                                  PrepareCommand, SetDeviceFault, CutLink, Acknowledge, SignalRank>;
+                                  PrepareCommand, SetDeviceFault, CutLink, Acknowledge, SignalRank,
+                                  RegroupCommand, GoCommand>;
 
 struct HostReports {
   std::vector<RankReport> ranks = {};
   std::vector<PrepareReport> prepares = {};
   std::vector<DeviceReport> devices = {};
-  bool empty() const { return ranks.empty() && prepares.empty() && devices.empty(); }
-  REGROW_FIELDS(HostReports, ranks, prepares, devices)
+  std::vector<JoinReport> joins = {};
+  bool empty() const {
+    return ranks.empty() && prepares.empty() && devices.empty() && joins.empty();
+  }
+  REGROW_FIELDS(HostReports, ranks, prepares, devices, joins)
 };
 
 struct LogQuery {

@@ -9,7 +9,9 @@ namespace {
 // A rank report carries up to 8 KiB of last words: a batch stays around 4 MiB.
 constexpr size_t kBatchReports = 500;
 
-size_t count(const HostReports& r) { return r.ranks.size() + r.prepares.size() + r.devices.size(); }
+size_t count(const HostReports& r) {
+  return r.ranks.size() + r.prepares.size() + r.devices.size() + r.joins.size();
+}
 
 template <class T>
 void append(std::vector<T>& to, std::vector<T>& from) {
@@ -44,6 +46,7 @@ void ReportQueue::add(HostReports reports, bool connected) {
   append(unsent_.ranks, reports.ranks);
   append(unsent_.prepares, reports.prepares);
   append(unsent_.devices, reports.devices);
+  append(unsent_.joins, reports.joins);
 }
 
 void ReportQueue::merge(HostReports reports) {
@@ -54,6 +57,8 @@ void ReportQueue::merge(HostReports reports) {
   });
   replace(unsent_.devices, reports.devices,
           [](const DeviceReport& a, const DeviceReport& b) { return a.name == b.name; });
+  replace(unsent_.joins, reports.joins,
+          [](const JoinReport& a, const JoinReport& b) { return a.key == b.key; });
 }
 
 ReportQueue::Batch ReportQueue::take_batch() {
@@ -67,6 +72,7 @@ ReportQueue::Batch ReportQueue::take_batch() {
     move_front(unsent_.ranks, batch.ranks, room);
     move_front(unsent_.prepares, batch.prepares, room);
     move_front(unsent_.devices, batch.devices, room);
+    move_front(unsent_.joins, batch.joins, room);
   }
   return {id, &batch};
 }

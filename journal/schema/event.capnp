@@ -86,6 +86,7 @@ struct EventRecord {
     entityQuarantined @60 :EntityQuarantined;
     numbersRaised @61 :NumbersRaised;
     faultInjected @62 :FaultInjected;
+    generationFormed @63 :GenerationFormed;
   }
 }
 
@@ -143,6 +144,7 @@ enum Stage {
   backingOff @3;
   preparing @4;
   spawning @5;
+  joining @6;
 }
 
 enum Rung {
@@ -427,6 +429,13 @@ struct GenerationStarted {
   masterPort @4 :UInt32;  # 0 = not known yet
   rejected @5 :List(Text);  # checkpoints not chosen, and why
   store @6 :Bool;  # the generation meets in a store that regrow runs
+}
+
+struct GenerationFormed {
+  # Every rank has joined, survivors and new ones, and knows from which state the generation goes on.
+  generation @0 :UInt32;  # job-wide; 0 = never started
+  source @1 :Int32 = -1;  # rank whose state the others take over; -1 = from a checkpoint
+  sourceStep @2 :Int64 = -1;  # last step of that state
 }
 
 struct SlotRunning {

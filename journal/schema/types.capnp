@@ -115,6 +115,7 @@ struct Timeouts {
   finish @3 :Int64 = 60000000;  # first rank exited 0 to all ranks exited (microseconds)
   host @4 :Int64 = 10000000;  # silence until a host is lost (`host_timeout`) (microseconds)
   maxUnreachable @5 :Int64 = 600000000;  # cap on "its ranks still make progress" (microseconds)
+  rejoin @6 :Int64 = 30000000;  # call of a generation to a survivor's joining it (microseconds)
 }
 
 struct Backoff {
@@ -192,6 +193,7 @@ struct SpawnCommand {
   resumePath @12 :Text;  # empty = from the beginning
   restartCount @13 :UInt32;  # for TORCHELASTIC_RESTART_COUNT
   store @14 :Bool;  # the master port is that of a store that regrow runs
+  rejoins @15 :Bool;  # it meets survivors
 }
 
 struct StopCommand {

@@ -67,6 +67,7 @@ struct Timeouts {
   finish @3 :Int64;
   host @4 :Int64;
   maxUnreachable @5 :Int64;
+  rejoin @6 :Int64 = 30000000;
 }
 
 struct Backoff {
@@ -141,6 +142,7 @@ struct SpawnCommand {
   resumePath @12 :Text;
   restartCount @13 :UInt32;
   store @14 :Bool;
+  rejoins @15 :Bool;
 }
 
 struct StopCommand {
@@ -166,6 +168,24 @@ struct PrepareCommand {
   wantStore @10 :Bool;
   uid @11 :UInt32;
   gid @12 :UInt32;
+}
+
+struct RegroupCommand {
+  generation @0 :UInt32;
+  keys @1 :List(IncarnationKey);
+  reason @2 :Text;
+}
+
+struct GoCommand {
+  generation @0 :UInt32;
+  keys @1 :List(IncarnationKey);
+  worldSize @2 :UInt32;
+  masterAddress @3 :Text;
+  masterPort @4 :UInt32;
+  source @5 :Int32;
+  sourceStep @6 :Int64;
+  resumeStep @7 :Int64;
+  resumePath @8 :Text;
 }
 
 struct InventoryAnswer {
@@ -207,6 +227,8 @@ struct AgentCommand {
     cutLink @5 :CutLink;
     acknowledge @6 :Acknowledge;
     signalRank @7 :SignalRank;
+    regroupCommand @8 :RegroupCommand;
+    goCommand @9 :GoCommand;
   }
 }
 
@@ -240,6 +262,13 @@ struct ProgressReport {
   outputUs @4 :Int64;
   stepUs @5 :Int64;
   stopped @6 :Bool;
+}
+
+struct JoinReport {
+  key @0 :IncarnationKey;
+  generation @1 :UInt32;
+  step @2 :Int64;
+  intact @3 :Bool;
 }
 
 struct CheckpointFound {
@@ -290,6 +319,7 @@ struct HostReports {
   ranks @0 :List(RankReport);
   prepares @1 :List(PrepareReport);
   devices @2 :List(DeviceReport);
+  joins @3 :List(JoinReport);
 }
 
 # ---- log files of a rank
