@@ -13,7 +13,12 @@ namespace {
 constexpr const char* kStoreProgram =
     "import signal\n"
     "from torch.distributed import TCPStore\n"
-    "store = TCPStore('0.0.0.0', 0, is_master=True, wait_for_workers=False)\n"
+    "def serve(**more):\n"
+    "    return TCPStore('0.0.0.0', 0, is_master=True, wait_for_workers=False, **more)\n"
+    "try:\n"
+    "    store = serve()\n"
+    "except RuntimeError:\n"  // a PyTorch built without libuv (Debian 13) refuses its own default
+    "    store = serve(use_libuv=False)\n"
     "print('listening on', store.port, flush=True)\n"
     "signal.pause()\n";
 constexpr std::string_view kListening = "listening on ";

@@ -319,6 +319,8 @@ def join_group():
         if os.environ.get("MASTER_ADDR", "").startswith(("127.", "localhost")):
             # Everybody is on this machine, so its name need not resolve to an address.
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        # Debian 13's PyTorch asks for a libuv that it was built without.
+        os.environ.setdefault("USE_LIBUV", "0")
         dist.init_process_group("gloo", timeout=timedelta(minutes=5))
     return dist.get_rank(), dist.get_world_size()
 
