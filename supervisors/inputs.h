@@ -93,6 +93,11 @@ struct Prepared {  // to a job
   PrepareReport report;
   REGROW_FIELDS(Prepared, host, report)
 };
+struct Joined {  // to a job; told again until it is answered by fx::Go
+  HostName host;
+  JoinReport report;
+  REGROW_FIELDS(Joined, host, report)
+};
 struct Progress {  // to a job; not journaled
   ProgressReport report;
   REGROW_FIELDS(Progress, report)
@@ -254,7 +259,8 @@ using Input = std::variant<
     in::JobFinished, in::RequestGrant, in::Granted, in::GrantDelayed, in::ReleaseDevices,
     in::DevicesFreed, in::HostView, in::DeviceChanged, in::CleanLease, in::DeviceTrouble,
     in::HostLinkNews, in::GroupStop, in::GroupStart, in::GroupStatus, in::RankStop, in::RankStart,
-    in::DeclareLost, in::RankStatus, in::AttachRank, in::DetachRank, in::DoomRank, in::CheckLease, in::NoteFault>;
+    in::DeclareLost, in::RankStatus, in::AttachRank, in::DetachRank, in::DoomRank, in::CheckLease, in::NoteFault,
+    in::Joined>;
 
 inline const char* input_name(const Input& i) {
   return std::visit([](const auto& x) { return std::decay_t<decltype(x)>::kTypeName; }, i);
@@ -311,6 +317,18 @@ struct Prepare {
   PrepareCommand command;
   REGROW_FIELDS(Prepare, host, command)
 };
+// These ranks survive and are wanted in a new generation.
+struct Regroup {
+  HostName host;
+  RegroupCommand command;
+  REGROW_FIELDS(Regroup, host, command)
+};
+// The new generation is complete.
+struct Go {
+  HostName host;
+  GoCommand command;
+  REGROW_FIELDS(Go, host, command)
+};
 // The spec that goes with every Spawn of this job; kept by the runner while the job lives.
 struct KeepSpec {
   JobId job;
@@ -325,7 +343,7 @@ struct DropSession {  // refused: hang up
 }  // namespace fx
 
 using Effect = std::variant<fx::Spawn, fx::Stop, fx::AnswerInventory, fx::Acknowledge, fx::Prepare,
-                            fx::KeepSpec, fx::DropSession>;
+                            fx::KeepSpec, fx::DropSession, fx::Regroup, fx::Go>;
 
 // A message to another entity, as wanted by pending().
 struct Message {

@@ -104,10 +104,14 @@ void on_slot_ended(T& t, JobLive& live, const in::RankStatus& m) {
   } else if (slot.succeeded) {
     // One that finishes by itself while the others are being stopped starts again with them.
     if (s.stage != Stage::stopping) finish_if_done(t);
+    const Incident* open = open_incident(s);
+    if (open != nullptr && keeps_survivors(s) && !s.start.empty() && !is_terminal(s.phase))
+      plan_recovery(t, open->number, {},
+                    rank_text(s, m.rank) + " exited with 0 while its peers wait for a new one", {});
     advance(t, live);
   } else {
     on_loss(t, live, slot, m.report,
-            m.process == Process::lost ? lost_verdict(m.why) : judge(m.report), false);
+            m.process == Process::lost ? lost_verdict(m.why) : judge(m.report), {});
   }
 }
 
@@ -120,7 +124,7 @@ void on_rank_status(T& t, JobLive& live, const in::RankStatus& m) {
   if (over && end_is_unaccounted(s, slot)) {
     Slot ended = slot;
     return on_loss(t, live, ended, m.report,
-                   m.process == Process::lost ? lost_verdict(m.why) : judge(m.report), false);
+                   m.process == Process::lost ? lost_verdict(m.why) : judge(m.report), {});
   }
   if (!is_active(slot)) return t.ignore("its end is known");
   switch (m.process) {
@@ -286,7 +290,7 @@ bool give_up_slots(T& t, JobLive& live) {
   }
   if (loss) {
     Slot slot = t.state().slots[loss->rank.value];
-    on_loss(t, live, slot, loss->report, lost_verdict(loss->why), false);
+    on_loss(t, live, slot, loss->report, lost_verdict(loss->why), {});
   } else if (any) {
     advance(t, live);
   }
@@ -362,9 +366,8 @@ void on_tick(T& t, JobLive& live) {
   size_t before = t.decision().events.size();
   if (s.stage == Stage::spawning || (s.stage == Stage::none && s.phase == Phase::running))
     check_progress(t, live);
-  if (s.stage == Stage::preparing &&
-      t.now().time >=
-          t.now().deadline(std::max(s.stage_since, live.asked_at), kPrepareAgainAfter)) {
+  if (s.stage == Stage::joining) check_joining(t, live);
+  if (auto again = ask_again_at(s, live, t.now()); again && t.now().time >= *again) {
     live.asked_at = t.now().time;
     t.decision().reissue = true;
   }
@@ -405,6 +408,7 @@ void decide(Turn<JobState>& t, JobLive& live) {
                  [&](const in::GroupStatus& m) { on_group_status(t, live, m); },
                  [&](const in::Prepared& m) { on_prepared(t, live, m); },
                  [&](const in::Progress& m) { on_progress(t, live, m); },
+                 [&](const in::Joined& m) { on_joined(t, live, m); },
                  [&](const in::DeviceTrouble& m) { on_device_trouble(t, live, m); },
                  [&](const in::HostLinkNews& m) { on_host_link(t, m); },
                  [&](const in::Tick&) { on_tick(t, live); },

@@ -30,6 +30,11 @@ void apply_plan(JobState& s, const ev::RecoveryPlanned& e, const EventRecord& r)
   s.stage_since = r.at;
   s.parked = false;
   for (RankIndex rank : e.replace) slot_at(s, rank).replace = true;
+  if (keeps_survivors(s)) {
+    for (Slot& slot : s.slots) {
+      if (is_active(slot) && !contains(e.start, slot.rank)) slot.process = Process::rejoining;
+    }
+  }
   Phase before = s.phase;
   if (e.start.empty()) {
     s.phase = Phase::stopping;
@@ -206,7 +211,7 @@ void want_groups(const JobState& s, std::vector<Action>& actions) {
 }
 
 void want_prepare(const JobState& s, std::vector<Action>& actions) {
-  const HostName& first = s.slots[s.start.front().value].host;
+  const HostName& first = meeting_host(s);
   for (const HostName& host : s.prepare_hosts) {
     PrepareCommand c;
     c.job = s.job;
@@ -249,6 +254,7 @@ std::vector<Action> pending(const JobState& s) {
     actions.push_back(Message{cluster, in::ReleaseDevices{s.job, s.grant, lost}});
   if (ended || s.parked) return actions;
   if (s.stage == Stage::stopping || s.stage == Stage::spawning) want_groups(s, actions);
+  if (s.stage != Stage::none && !s.start.empty() && keeps_survivors(s)) want_regroup(s, actions);
   if (s.stage == Stage::preparing) want_prepare(s, actions);
   if (s.stage == Stage::placing)
     actions.push_back(Message{
@@ -319,8 +325,16 @@ void apply(JobState& s, const EventRecord& r) {
                    s.running_generation = e.generation;
                    s.running_since = r.at;
                    s.stop.clear();
+                   for (Slot& slot : s.slots) {
+                     if (slot.process == Process::rejoining) slot.process = Process::running;
+                   }
                    for (Incident& i : s.incidents) i.open = false;
                    set_phase(s, Phase::running, r);
+                 },
+                 [&](const ev::GenerationFormed& e) {
+                   bool again = e.source >= 0 && e.source_step == s.formed.source_step;
+                   s.heals_at_step = again ? s.heals_at_step + 1 : 0;
+                   s.formed = e;
                  },
                  [&](const ev::ProgressSampled& e) { s.progress = e; },
                  [&](const ev::BudgetRefilled&) {

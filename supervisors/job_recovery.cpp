@@ -35,6 +35,16 @@ std::vector<HostName> hosts_to_avoid(const JobState& s, const std::vector<RankIn
   return avoid;
 }
 
+// "rank 3", "ranks 3, 4, 7", "12 ranks"
+std::string ranks_text(const std::vector<RankIndex>& ranks) {
+  constexpr size_t kNamed = 4;
+  if (ranks.size() > kNamed) return count_text(ranks.size(), "rank");
+  std::string text = ranks.size() == 1 ? "rank" : "ranks";
+  for (size_t i = 0; i < ranks.size(); ++i)
+    text += (i == 0 ? " " : ", ") + std::to_string(ranks[i].value);
+  return text;
+}
+
 std::string step_text(int64_t step) { return step >= 0 ? " at step " + std::to_string(step) : ""; }
 
 // A long run of a job that does not tell its steps.
@@ -79,37 +89,45 @@ std::string why_it_must_fail(const JobState& s, const Incident& incident) {
 
 }  // namespace
 
-void plan_recovery(T& t, uint32_t incident, bool force, const std::string& why,
-                   const std::vector<HostName>& avoid) {
+void plan_recovery(T& t, uint32_t incident, const std::vector<RankIndex>& useless,
+                   const std::string& why, const std::vector<HostName>& avoid) {
   const JobState& s = t.state();
+  const Incident* open = open_incident(s);
+  bool hopeless = open != nullptr && !why_it_must_fail(s, *open).empty();
+  std::string why_all = hopeless ? "no attempt is left" : why_all_restart(s, useless);
+  std::vector<RankIndex> keep;
+  if (why_all.empty()) keep = survivors(s, useless);
+
   ev::RecoveryPlanned plan;
   plan.generation = next(s.generation);
   plan.incident = incident;
-  plan.rung = Rung::job;
-  plan.stop = active_ranks(s);
-  plan.start = all_ranks(s);
   for (const Slot& slot : s.slots) {
+    if (contains(keep, slot.rank)) continue;
+    plan.start.push_back(slot.rank);
+    if (is_active(slot)) plan.stop.push_back(slot.rank);
     if ((slot.process == Process::lost && !slot.moved) || slot.replace)
       plan.replace.push_back(slot.rank);
   }
+  plan.rung = keep.empty()           ? Rung::job
+              : plan.replace.empty() ? Rung::respawn
+                                     : Rung::other_device;
   plan.avoid_hosts = hosts_to_avoid(s, plan.replace);
   plan.avoid_hosts.insert(plan.avoid_hosts.end(), avoid.begin(), avoid.end());
-  plan.force = force;
-  std::string what =
-      s.spec.recovery == RecoveryScope::job
-          ? "the script does not rejoin"
-          : "recovery: " + std::string(to_string(s.spec.recovery)) + " needs ranks that rejoin";
-  std::string where = plan.replace.empty()
-                          ? "in place, hosts kept"
-                          : "of them " + std::to_string(plan.replace.size()) + " on other devices";
-  const Incident* open = open_incident(s);
-  if (open != nullptr && !why_it_must_fail(s, *open).empty())
-    return t.record(plan, why + "; no attempt is left: all ranks are stopped");
-  t.record(plan,
-           why + "; " + what + ": " +
-               (s.spec.ranks == 1 ? "it restarts"
-                                  : "all " + std::to_string(s.spec.ranks) + " ranks restart") +
-               ", " + where + " (rung 4 of 6)");
+  plan.force = !useless.empty();
+  if (hopeless) return t.record(plan, why + "; no attempt is left: all ranks are stopped");
+  std::string where =
+      plan.replace.empty() ? "in place, hosts kept"
+      : plan.replace.size() == plan.start.size()
+          ? "on other devices"
+          : "of them " + std::to_string(plan.replace.size()) + " on other devices";
+  std::string who = s.spec.ranks == 1 ? why_all + ": it restarts"
+                    : keep.empty()
+                        ? why_all + ": all " + std::to_string(s.spec.ranks) + " ranks restart"
+                        : ranks_text(plan.start) + (plan.start.size() == 1 ? " restarts" : " restart");
+  std::string rung = keep.empty() ? "4" : plan.replace.empty() ? "1" : "2";
+  std::string others =
+      keep.empty() ? "" : ", " + count_text(keep.size(), "survivor") + " keep their process";
+  t.record(plan, why + "; " + who + " " + where + others + " (rung " + rung + " of 6)");
 }
 
 namespace {
@@ -199,7 +217,8 @@ bool judge_incident(T& t, JobLive& live) {
 }
 
 void on_loss(T& t, JobLive& live, const Slot& lost, const RankReport& report,
-             const Verdict& verdict, bool still_runs, const std::vector<HostName>& avoid) {
+             const Verdict& verdict, const std::vector<RankIndex>& useless,
+             const std::vector<HostName>& avoid) {
   Slot slot = lost;
   live.max_step = std::max(live.max_step, report.last_step);
   const Incident* open = open_incident(t.state());
@@ -207,11 +226,10 @@ void on_loss(T& t, JobLive& live, const Slot& lost, const RankReport& report,
                !(open->judged && verdict.failure_class == FailureClass::program);
   if (joins) {
     join(t, *open, slot, report, verdict);
-    bool replan = t.state().stage != Stage::stopping && t.state().stage != Stage::none;
-    bool running = t.state().stage == Stage::none;
-    if (replan || running)
+    bool covered = t.state().stage == Stage::stopping && contains(t.state().start, slot.rank);
+    if (!covered)
       plan_recovery(
-          t, open->number, still_runs,
+          t, open->number, useless,
           rank_text(t.state(), slot.rank) + " was lost during recovery (" + verdict.text + ")",
           avoid);
     return advance(t, live);
@@ -220,7 +238,7 @@ void on_loss(T& t, JobLive& live, const Slot& lost, const RankReport& report,
   int32_t max;
   uint32_t used;
   const Incident& incident = t.state().incidents.back();
-  plan_recovery(t, incident.number, still_runs,
+  plan_recovery(t, incident.number, useless,
                 incident.cause + " (" +
                     budget_text(t.state(), incident.failure_class, t.now().time, max, used) + ")",
                 avoid);
@@ -232,15 +250,15 @@ void on_silent_hosts(T& t, JobLive& live, const std::vector<HostName>& hosts) {
   for (const HostName& h : hosts) names += (names.empty() ? "" : ", ") + h.value;
   std::string what = "no answer from " + names + " within " + seconds_text(kPrepareTimeout);
   std::optional<Slot> first;
-  for (RankIndex r : t.state().start) {
-    const Slot& slot = t.state().slots[r.value];
+  auto slots = t.state().slots;
+  for (const Slot& slot : slots) {
     if (std::find(hosts.begin(), hosts.end(), slot.host) == hosts.end()) continue;
     if (!first) first = slot;
-    t.record(ev::SlotCondemned{r}, what);
+    t.record(ev::SlotCondemned{slot.rank}, what);
   }
   Verdict v{FailureClass::infrastructure, "host silent", false, false,
             "could not be prepared: " + what};
-  if (first) on_loss(t, live, *first, RankReport{}, v, false, hosts);
+  if (first) on_loss(t, live, *first, RankReport{}, v, {}, hosts);
 }
 
 void on_device_trouble(T& t, JobLive& live, const in::DeviceTrouble& m) {
@@ -255,7 +273,7 @@ void on_device_trouble(T& t, JobLive& live, const in::DeviceTrouble& m) {
     RankReport none;
     Verdict v{FailureClass::device, "device " + m.why, false, false,
               "lost its device " + m.device.value + ": " + m.why};
-    return on_loss(t, live, hit, none, v, true);
+    return on_loss(t, live, hit, none, v, {hit.rank});
   }
   t.ignore("no rank of this job uses it");
 }
@@ -373,7 +391,9 @@ void check_progress(T& t, JobLive& live) {
     RankIndex rank;
     Verdict v = verdict_of(t.state(), live, w, rank);
     Slot slot = t.state().slots[rank.value];
-    return on_loss(t, live, slot, RankReport{}, v, w.kind != WatchKind::early_exit);
+    bool still_runs = w.kind != WatchKind::early_exit;
+    return on_loss(t, live, slot, RankReport{}, v,
+                   still_runs ? std::vector{rank} : std::vector<RankIndex>{});
   }
 }
 

@@ -41,12 +41,15 @@ void take_up(T& t, JobLive& live) {
   } else if (s.generation.value == 0 && !s.parked && s.desired == Desired::run) {
     plan_start(t, "first start");
   } else if (open != nullptr && !open->judged && !stopping) {
-    plan_recovery(t, open->number, false, open->cause, {});
+    const Slot& culprit = s.slots[open->rank.value];
+    bool still_runs = is_active(culprit) && culprit.incarnation == open->incarnation;
+    plan_recovery(t, open->number,
+                  still_runs ? std::vector{open->rank} : std::vector<RankIndex>{}, open->cause, {});
   } else if (const Slot* slot = stranded(s)) {
     Slot hit = *slot;
     Verdict v{FailureClass::infrastructure, "device lost", false, false,
               "cannot stay on its device or host"};
-    on_loss(t, live, hit, RankReport{}, v, true);
+    on_loss(t, live, hit, RankReport{}, v, {hit.rank});
   } else if (s.stage == Stage::none && s.phase == Phase::running) {
     finish_if_done(t);
   }

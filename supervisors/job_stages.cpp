@@ -19,11 +19,14 @@ void plan_start(T& t, const std::string& reason) {
 }
 
 void plan_stop(T& t, Phase end, bool force, const std::string& reason) {
-  auto stop = active_ranks(t.state());
-  if (end != Phase::queued) t.record(ev::EndDecided{end, stop}, reason);
+  if (end != Phase::queued) t.record(ev::EndDecided{end, active_ranks(t.state())}, reason);
+  stop_all(t, force, reason);
+}
+
+void stop_all(T& t, bool force, const std::string& reason) {
   ev::RecoveryPlanned plan;
   plan.generation = next(t.state().generation);
-  plan.stop = std::move(stop);
+  plan.stop = active_ranks(t.state());
   plan.force = force;
   t.record(plan, reason);
 }
@@ -35,9 +38,14 @@ bool stop_done(const JobState& s) {
                       [&](RankIndex r) { return is_active(s.slots[r.value]); });
 }
 
-std::vector<HostName> hosts_of_start(const JobState& s) {
-  std::set<HostName> hosts;
-  for (RankIndex r : s.start) hosts.insert(s.slots[r.value].host);
+// Those that start ranks, the one where the generation meets, and where checkpoints are on the
+// hosts' own disks all of them.
+std::vector<HostName> hosts_to_prepare(const JobState& s) {
+  std::set<HostName> hosts{meeting_host(s)};
+  for (const Slot& slot : s.slots) {
+    if (contains(s.start, slot.rank) || s.spec.checkpoint.storage == StorageKind::host_local)
+      hosts.insert(slot.host);
+  }
   return {hosts.begin(), hosts.end()};
 }
 
@@ -66,7 +74,7 @@ void enter_preparing(T& t, JobLive& live, std::vector<uint32_t> avoid_ports,
   ev::StageEntered entered;
   entered.stage = Stage::preparing;
   entered.prepare_attempt = t.state().prepare_attempt + 1;
-  entered.prepare_hosts = hosts_of_start(t.state());
+  entered.prepare_hosts = hosts_to_prepare(t.state());
   entered.avoid_ports = std::move(avoid_ports);
   t.record(entered, reason);
 }
@@ -75,14 +83,20 @@ void enter_preparing(T& t, JobLive& live, std::vector<uint32_t> avoid_ports,
 bool leave_stopping(T& t, JobLive& live) {
   const JobState& s = t.state();
   if (!stop_done(s)) return false;
+  bool all_stopped = active_ranks(s).empty();
   if (s.end_phase != Phase::queued) {
-    t.record(ev::JobEnded{s.end_phase}, s.phase_reason);
-    return false;
+    if (all_stopped) t.record(ev::JobEnded{s.end_phase}, s.phase_reason);
+    if (!all_stopped) stop_all(t, false, s.phase_reason);
+    return !all_stopped;
   }
   if (const Incident* incident = open_incident(s); incident != nullptr && !incident->judged) {
     if (!judge_incident(t, live)) return true;
   }
   if (s.desired != Desired::run) {
+    if (!all_stopped) {
+      stop_all(t, false, s.desired_reason.empty() ? s.phase_reason : s.desired_reason);
+      return true;
+    }
     t.record(ev::JobParked{s.desired},
              s.desired_reason.empty() ? s.phase_reason : s.desired_reason);
     return false;
@@ -129,7 +143,7 @@ bool leave_preparing(T& t, JobLive& live) {
   const JobState& s = t.state();
   std::map<HostName, PrepareReport> reports;
   std::vector<HostName> missing;
-  const HostName& first = s.slots[s.start.front().value].host;
+  const HostName& first = meeting_host(s);
   for (const HostName& host : s.prepare_hosts) {
     auto it = live.prepared.find(host);
     if (it == live.prepared.end()) {
@@ -152,6 +166,13 @@ bool leave_preparing(T& t, JobLive& live) {
   for (const Slot& slot : s.slots) host_of_rank.push_back(slot.host);
   ResumePoint resume = choose_resume_point(s.spec.checkpoint, host_of_rank, reports);
   const PrepareReport& rendezvous = live.prepared.at(first);
+  if (keeps_survivors(s) && !rendezvous.store) {
+    const Incident* open = open_incident(s);
+    plan_recovery(t, open == nullptr ? 0 : open->number, {},
+                  "there is no store where survivors could meet new ranks: " + rendezvous.no_store,
+                  {});
+    return true;
+  }
   ev::GenerationStarted started{s.generation,       resume.step,     resume.path,
                                 rendezvous.address, rendezvous.port, resume.rejected,
                                 rendezvous.store};
@@ -160,7 +181,9 @@ bool leave_preparing(T& t, JobLive& live) {
   for (const std::string& no : resume.rejected) from += "; " + no;
   if (!rendezvous.no_store.empty())
     from += "; rank 0 hosts the rendezvous, no store: " + rendezvous.no_store;
-  t.record(started, "generation " + std::to_string(s.generation.value) + " starts " + from);
+  t.record(started, "generation " + std::to_string(s.generation.value) +
+                        (keeps_survivors(s) ? " starts; if no state survives, " : " starts ") +
+                        from);
   live.progress.clear();
   live.max_step = -1;
   live.advanced_at = {};
@@ -172,7 +195,14 @@ bool leave_spawning(T& t) {
   for (RankIndex r : s.start) {
     if (s.slots[r.value].process == Process::spawning) return false;
   }
-  t.record(ev::GenerationRunning{s.generation}, count_text(s.start.size(), "rank") + " started");
+  std::string what = count_text(s.start.size(), "rank") + " started";
+  if (keeps_survivors(s)) {
+    ev::StageEntered entered;
+    entered.stage = Stage::joining;
+    t.record(entered, what + ", all ranks are to join");
+  } else {
+    t.record(ev::GenerationRunning{s.generation}, what);
+  }
   return true;
 }
 
@@ -189,6 +219,8 @@ bool leave_stage(T& t, JobLive& live) {
       return leave_preparing(t, live);
     case Stage::spawning:
       return leave_spawning(t);
+    case Stage::joining:
+      return leave_joining(t, live);
     case Stage::none:
       if (!s.parked || s.desired == Desired::cancel || s.desired != Desired::run || s.holds_lease)
         return false;
@@ -207,11 +239,21 @@ void advance(T& t, JobLive& live) {
 
 std::optional<Time> stage_deadline(const JobState& s, const JobLive& live, Now now) {
   if (s.stage == Stage::backing_off) return s.not_before;
-  if (s.stage == Stage::preparing) {
-    Time again = now.deadline(std::max(s.stage_since, live.asked_at), kPrepareAgainAfter);
-    return std::min(again, now.deadline(s.stage_since, kPrepareTimeout));
-  }
-  return std::nullopt;
+  std::optional<Time> first = ask_again_at(s, live, now);
+  auto consider = [&](std::optional<Time> at) {
+    if (at && (!first || *at < *first)) first = at;
+  };
+  if (s.stage == Stage::preparing) consider(now.deadline(s.stage_since, kPrepareTimeout));
+  if (s.stage == Stage::joining) consider(joining_deadline(s, live, now));
+  return first;
+}
+
+std::optional<Time> ask_again_at(const JobState& s, const JobLive& live, Now now) {
+  std::optional<Duration> pause;
+  if (s.stage == Stage::preparing) pause = kPrepareAgainAfter;
+  if (s.stage != Stage::none && !s.start.empty() && keeps_survivors(s)) pause = kRegroupAgainAfter;
+  if (!pause) return std::nullopt;
+  return now.deadline(std::max(s.stage_since, live.asked_at), *pause);
 }
 
 std::vector<SpawnCommand> spawn_commands(const JobState& s, GroupIndex group) {
@@ -249,6 +291,7 @@ std::vector<SpawnCommand> spawn_commands(const JobState& s, GroupIndex group) {
     // its own.
     c.restart_count = s.store ? s.generation.value - 1 : s.recoveries;
     c.store = s.store;
+    c.rejoins = keeps_survivors(s);
     commands.push_back(std::move(c));
   }
   return commands;

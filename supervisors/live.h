@@ -43,14 +43,22 @@ struct RankLive {
   Time asked_at;       // the present order was last given to the agent again
 };
 
+struct RankJoin {
+  Incarnation incarnation;
+  Generation generation;
+  int64_t step = -1;
+  bool intact = false;
+};
+
 struct JobLive {
+  std::map<RankIndex, RankJoin> joins;  // newest of each rank
   std::map<RankIndex, RankProgress> progress;
   std::map<HostName, PrepareReport> prepared;              // of the present attempt
   int64_t max_step = -1;                                   // in this generation
   double loss = std::numeric_limits<double>::quiet_NaN();  // NaN = none was seen
   Time advanced_at;                                        // newest progress of any rank
   Time sampled_at;
-  Time asked_at;  // hosts were last asked to prepare again
+  Time asked_at;  // hosts were last asked to prepare, or survivors to join, again
 };
 
 struct NoLive {};

@@ -74,6 +74,7 @@ bool may_want_more(const AnyState& state, const Event& event) {
                  [](const ev::SlotEnded& e) { return e.lost; },
                  [](const ev::SlotRunning&) { return false; },
                  [](const ev::ProgressSampled&) { return false; },
+                 [](const ev::GenerationFormed&) { return false; },
                  [](const ev::HostLinkNoted&) { return false; },
                  [](const ev::WaitingNoted&) { return false; },
                  [](const ev::BudgetRefilled&) { return false; }, [](const auto&) { return true; }},

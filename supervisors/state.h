@@ -205,6 +205,8 @@ struct JobState {
   Time ended_at;
   std::vector<HostNote> hosts;  // links of hosts it uses that are not up
   bool store = false;           // the master port is that of a store that regrow runs
+  ev::GenerationFormed formed;  // newest that survivors were part of
+  uint32_t heals_at_step = 0;   // in a row, that took over the same step
   REGROW_FIELDS(JobState, job, spec, submitted_by, submitted_at, desired, desired_by,
                 desired_reason, phase, phase_reason, parked, end_phase, stage, grant, holds_lease,
                 slots, generation, running_generation, rung, stop, start, avoid_hosts, wanted,
@@ -212,7 +214,7 @@ struct JobState {
                 bind_failures, resume_step, resume_path, rejected_checkpoints, master_address,
                 master_port, incidents, incident_count, recoveries, without_progress, best_step,
                 best_checkpoint, progress, phase_since, stage_since, running_since, first_success,
-                ended_at, hosts, store)
+                ended_at, hosts, store, formed, heals_at_step)
 };
 
 // --- group ---------------------------------------------------------------------------------------

@@ -93,6 +93,8 @@ void perform(EffectRunnerState& st, const Effect& effect) {
                  [&](const fx::AnswerInventory& e) { answer_inventory(st, e); },
                  [&](const fx::Acknowledge& e) { command(st, e.host, Acknowledge{{e.key}}); },
                  [&](const fx::Prepare& e) { prepare(st, e); },
+                 [&](const fx::Regroup& e) { command(st, e.host, e.command); },
+                 [&](const fx::Go& e) { command(st, e.host, e.command); },
                  [&](const fx::KeepSpec& e) { keep_spec(st, e); },
                  [&](const fx::DropSession& e) { st.sink->drop(e.session, e.why); },
              },

@@ -137,6 +137,10 @@ void LinkHandler::report(SessionId session, HostReports reports, Ack ack) {
     EntityId job = EntityId::job(report.job);
     post(context_, to(job, in::Prepared{host, std::move(report)}));
   }
+  for (JoinReport& report : reports.joins) {
+    EntityId job = EntityId::job(report.key.job);
+    post(context_, to(job, in::Joined{host, std::move(report)}));
+  }
   for (DeviceReport& report : reports.devices) {
     EntityId device = EntityId::device(host, report.name);
     in::DeviceSeen seen;
