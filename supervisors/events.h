@@ -478,20 +478,21 @@ struct EntityQuarantined {
 
 }  // namespace ev
 
-using Event = std::variant<
-    ev::ControllerStarted, ev::JobAccepted, ev::JobHandedOver, ev::DevicesGranted, ev::GrantWaiting,
-    ev::DevicesReleased, ev::LeaseCleaned, ev::HostNoted, ev::DeviceNoted, ev::JobEndNoted,
-    ev::HostRegistered, ev::HostLinkChanged, ev::HostAdminChanged, ev::RankAttached, ev::RankDoomed,
-    ev::RankDetached, ev::UnknownRanksSeen, ev::HostDeviceListed, ev::DeviceDiscovered,
-    ev::DeviceHealthChanged, ev::JobCreated, ev::DesiredChanged, ev::PlacementWanted,
-    ev::WaitingNoted, ev::SlotsPlaced, ev::SlotsReleased, ev::SlotCondemned, ev::IncidentOpened,
-    ev::IncidentReclassified, ev::IncidentJudged, ev::SlotEnded, ev::RecoveryPlanned,
-    ev::StageEntered, ev::GenerationStarted, ev::SlotRunning, ev::GenerationRunning,
-    ev::ProgressSampled, ev::BudgetRefilled, ev::HostLinkNoted, ev::EndDecided, ev::JobEnded,
-    ev::JobParked, ev::GroupStopOrdered, ev::GroupStopped, ev::GroupStartOrdered, ev::GroupUp,
-    ev::MemberChanged, ev::RankSpawning, ev::RankRunning, ev::RankStopping, ev::RankExited,
-    ev::RankLost, ev::EntityQuarantined, ev::NumbersRaised, ev::FaultInjected,
-    ev::GenerationFormed>;
+using Event =
+    std::variant<ev::ControllerStarted, ev::JobAccepted, ev::JobHandedOver, ev::DevicesGranted,
+                 ev::GrantWaiting, ev::DevicesReleased, ev::LeaseCleaned, ev::HostNoted,
+                 ev::DeviceNoted, ev::JobEndNoted, ev::HostRegistered, ev::HostLinkChanged,
+                 ev::HostAdminChanged, ev::RankAttached, ev::RankDoomed, ev::RankDetached,
+                 ev::UnknownRanksSeen, ev::HostDeviceListed, ev::DeviceDiscovered,
+                 ev::DeviceHealthChanged, ev::JobCreated, ev::DesiredChanged, ev::PlacementWanted,
+                 ev::WaitingNoted, ev::SlotsPlaced, ev::SlotsReleased, ev::SlotCondemned,
+                 ev::IncidentOpened, ev::IncidentReclassified, ev::IncidentJudged, ev::SlotEnded,
+                 ev::RecoveryPlanned, ev::StageEntered, ev::GenerationStarted, ev::SlotRunning,
+                 ev::GenerationRunning, ev::ProgressSampled, ev::BudgetRefilled, ev::HostLinkNoted,
+                 ev::EndDecided, ev::JobEnded, ev::JobParked, ev::GroupStopOrdered,
+                 ev::GroupStopped, ev::GroupStartOrdered, ev::GroupUp, ev::MemberChanged,
+                 ev::RankSpawning, ev::RankRunning, ev::RankStopping, ev::RankExited, ev::RankLost,
+                 ev::EntityQuarantined, ev::NumbersRaised, ev::FaultInjected, ev::GenerationFormed>;
 
 inline const char* event_name(const Event& e) {
   return std::visit([](const auto& x) { return std::decay_t<decltype(x)>::kTypeName; }, e);

@@ -252,15 +252,16 @@ struct DoomRank {  // rank → host: kill it when you can
 
 }  // namespace in
 
-using Input = std::variant<
-    in::Resumed, in::Tick, in::StartTerm, in::Submit, in::SetDesired, in::SetHostAdmin,
-    in::AgentConnected, in::AgentGone, in::AgentHeartbeat, in::AgentReport, in::InventoryReport,
-    in::Prepared, in::Progress, in::DeviceSeen, in::DeviceMissing, in::CreateJob, in::JobTakenOver,
-    in::JobFinished, in::RequestGrant, in::Granted, in::GrantDelayed, in::ReleaseDevices,
-    in::DevicesFreed, in::HostView, in::DeviceChanged, in::CleanLease, in::DeviceTrouble,
-    in::HostLinkNews, in::GroupStop, in::GroupStart, in::GroupStatus, in::RankStop, in::RankStart,
-    in::DeclareLost, in::RankStatus, in::AttachRank, in::DetachRank, in::DoomRank, in::CheckLease, in::NoteFault,
-    in::Joined>;
+using Input =
+    std::variant<in::Resumed, in::Tick, in::StartTerm, in::Submit, in::SetDesired, in::SetHostAdmin,
+                 in::AgentConnected, in::AgentGone, in::AgentHeartbeat, in::AgentReport,
+                 in::InventoryReport, in::Prepared, in::Progress, in::DeviceSeen, in::DeviceMissing,
+                 in::CreateJob, in::JobTakenOver, in::JobFinished, in::RequestGrant, in::Granted,
+                 in::GrantDelayed, in::ReleaseDevices, in::DevicesFreed, in::HostView,
+                 in::DeviceChanged, in::CleanLease, in::DeviceTrouble, in::HostLinkNews,
+                 in::GroupStop, in::GroupStart, in::GroupStatus, in::RankStop, in::RankStart,
+                 in::DeclareLost, in::RankStatus, in::AttachRank, in::DetachRank, in::DoomRank,
+                 in::CheckLease, in::NoteFault, in::Joined>;
 
 inline const char* input_name(const Input& i) {
   return std::visit([](const auto& x) { return std::decay_t<decltype(x)>::kTypeName; }, i);

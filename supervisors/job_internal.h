@@ -67,7 +67,8 @@ std::optional<Time> progress_deadline(const JobState& s, const JobLive& live, No
 inline bool keeps_survivors(const JobState& s) {
   return s.rung == Rung::respawn || s.rung == Rung::other_device;
 }
-// Keep their process if the lost ranks are replaced; with the `useless` those that run and must not.
+// Keep their process if the lost ranks are replaced; with the `useless` those that run and must
+// not.
 std::vector<RankIndex> survivors(const JobState& s, const std::vector<RankIndex>& useless);
 // Why nothing less than a restart of all ranks helps; empty if the survivors can go on.
 std::string why_all_restart(const JobState& s, const std::vector<RankIndex>& useless);

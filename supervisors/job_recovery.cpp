@@ -108,22 +108,19 @@ void plan_recovery(T& t, uint32_t incident, const std::vector<RankIndex>& useles
     if ((slot.process == Process::lost && !slot.moved) || slot.replace)
       plan.replace.push_back(slot.rank);
   }
-  plan.rung = keep.empty()           ? Rung::job
-              : plan.replace.empty() ? Rung::respawn
-                                     : Rung::other_device;
+  plan.rung = keep.empty() ? Rung::job : plan.replace.empty() ? Rung::respawn : Rung::other_device;
   plan.avoid_hosts = hosts_to_avoid(s, plan.replace);
   plan.avoid_hosts.insert(plan.avoid_hosts.end(), avoid.begin(), avoid.end());
   plan.force = !useless.empty();
   if (hopeless) return t.record(plan, why + "; no attempt is left: all ranks are stopped");
-  std::string where =
-      plan.replace.empty() ? "in place, hosts kept"
-      : plan.replace.size() == plan.start.size()
-          ? "on other devices"
-          : "of them " + std::to_string(plan.replace.size()) + " on other devices";
-  std::string who = s.spec.ranks == 1 ? why_all + ": it restarts"
-                    : keep.empty()
-                        ? why_all + ": all " + std::to_string(s.spec.ranks) + " ranks restart"
-                        : ranks_text(plan.start) + (plan.start.size() == 1 ? " restarts" : " restart");
+  std::string where = plan.replace.empty() ? "in place, hosts kept"
+                      : plan.replace.size() == plan.start.size()
+                          ? "on other devices"
+                          : "of them " + std::to_string(plan.replace.size()) + " on other devices";
+  std::string who =
+      s.spec.ranks == 1 ? why_all + ": it restarts"
+      : keep.empty()    ? why_all + ": all " + std::to_string(s.spec.ranks) + " ranks restart"
+                     : ranks_text(plan.start) + (plan.start.size() == 1 ? " restarts" : " restart");
   std::string rung = keep.empty() ? "4" : plan.replace.empty() ? "1" : "2";
   std::string others =
       keep.empty() ? "" : ", " + count_text(keep.size(), "survivor") + " keep their process";

@@ -8,10 +8,8 @@
 namespace regrow::job {
 namespace {
 
-// Plans of one incident that try to keep the survivors; then all ranks restart.
-constexpr uint32_t kRejoinPlans = 3;
 // Incidents in a row without a new step, after which survivors are not trusted any more.
-constexpr uint32_t kRejoinsWithoutProgress = 2;
+constexpr uint32_t kRejoinsWithoutProgress = 3;
 // Generations in a row that took over the same step and lost a rank before the next one.
 constexpr uint32_t kHealsAtStep = 1;
 
@@ -35,10 +33,9 @@ std::optional<RankIndex> best_source(const JobState& s, const JobLive& live) {
 
 ev::GenerationFormed form(const JobState& s, const JobLive& live, std::string& how) {
   ev::GenerationFormed formed{s.generation, -1, -1};
-  std::string checkpoint = s.resume_step >= 0
-                               ? "goes back to the checkpoint of step " +
-                                     std::to_string(s.resume_step)
-                               : "begins again";
+  std::string checkpoint =
+      s.resume_step >= 0 ? "goes back to the checkpoint of step " + std::to_string(s.resume_step)
+                         : "begins again";
   auto source = best_source(s, live);
   if (!source) {
     how = "no rank has intact state: the job " + checkpoint;
@@ -46,8 +43,8 @@ ev::GenerationFormed form(const JobState& s, const JobLive& live, std::string& h
   }
   int64_t step = live.joins.at(*source).step;
   if (s.formed.source >= 0 && step == s.formed.source_step && s.heals_at_step >= kHealsAtStep) {
-    how = "step " + std::to_string(step) +
-          " was taken over twice and failed again: the job " + checkpoint;
+    how = "step " + std::to_string(step) + " was taken over twice and failed again: the job " +
+          checkpoint;
     return formed;
   }
   formed.source = static_cast<int32_t>(source->value);
@@ -111,11 +108,8 @@ std::string why_all_restart(const JobState& s, const std::vector<RankIndex>& use
   if (is_bind_failure(*open) || open->failure_class == FailureClass::early_exit)
     return "survivors are of no use after " + std::string(to_string(open->failure_class));
   for (const Slot& slot : s.slots) {
-    if (slot.succeeded)
-      return rank_text(s, slot.rank) + " has exited with 0 and cannot rejoin";
+    if (slot.succeeded) return rank_text(s, slot.rank) + " has exited with 0 and cannot rejoin";
   }
-  if (s.generation.value - open->generation.value >= kRejoinPlans)
-    return "survivors were called " + std::to_string(kRejoinPlans) + " times without success";
   if (s.without_progress >= kRejoinsWithoutProgress)
     return "no step was done since the last " + std::to_string(s.without_progress) + " incidents";
   if (survivors(s, useless).empty()) return "no rank survives";

@@ -43,8 +43,8 @@ void take_up(T& t, JobLive& live) {
   } else if (open != nullptr && !open->judged && !stopping) {
     const Slot& culprit = s.slots[open->rank.value];
     bool still_runs = is_active(culprit) && culprit.incarnation == open->incarnation;
-    plan_recovery(t, open->number,
-                  still_runs ? std::vector{open->rank} : std::vector<RankIndex>{}, open->cause, {});
+    plan_recovery(t, open->number, still_runs ? std::vector{open->rank} : std::vector<RankIndex>{},
+                  open->cause, {});
   } else if (const Slot* slot = stranded(s)) {
     Slot hit = *slot;
     Verdict v{FailureClass::infrastructure, "device lost", false, false,

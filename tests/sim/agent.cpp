@@ -66,6 +66,33 @@ void SimAgent::connect() {
   hello.devices = devices_;
   for (auto& [key, p] : processes_) hello.ranks.push_back(p.report);
   send_up({EntityId::host(name_), {}, {}, {}, in::AgentConnected{session_, hello}});
+  for (auto& [key, p] : processes_) say_join(p);
+}
+
+void SimAgent::say_join(const Process& p) {
+  if (!p.join || !p.alive || p.dying || !agent_up_ || session_.value == 0) return;
+  send_up({EntityId::job(p.key().job), {}, {}, {}, in::Joined{name_, *p.join}});
+}
+
+void SimAgent::regroup(const RegroupCommand& c) {
+  for (const IncarnationKey& key : c.keys) {
+    auto it = processes_.find(key);
+    if (it == processes_.end() || !it->second.alive || it->second.dying) continue;
+    Process& p = it->second;
+    if (p.join && p.join->generation == c.generation) {
+      say_join(p);
+    } else {
+      world_.training.regroup(p, c.generation);
+    }
+  }
+}
+
+void SimAgent::go(const GoCommand& c) {
+  for (const IncarnationKey& key : c.keys) {
+    auto it = processes_.find(key);
+    if (it != processes_.end() && it->second.alive && !it->second.dying)
+      world_.training.go(it->second, c);
+  }
 }
 
 void SimAgent::disconnect(const std::string& why, bool tell) {
@@ -202,6 +229,8 @@ void SimAgent::obey(const Effect& effect, Epoch epoch) {
       Overloaded{[&](const fx::Spawn& e) { spawn(e); }, [&](const fx::Stop& e) { stop(e.command); },
                  [&](const fx::AnswerInventory& e) { answer(e); },
                  [&](const fx::Prepare& e) { prepare(e); },
+                 [&](const fx::Regroup& e) { regroup(e.command); },
+                 [&](const fx::Go& e) { go(e.command); },
                  [&](const fx::Acknowledge& e) {
                    auto it = processes_.find(e.key);
                    if (it == processes_.end() || !is_final(it->second.report.state)) return;
@@ -355,6 +384,8 @@ void SimAgent::prepare(const fx::Prepare& e) {
       } while (std::find(c.avoid_ports.begin(), c.avoid_ports.end(), r.port) !=
                c.avoid_ports.end());
     }
+    r.store = c.want_store && !world_.random.chance(0.03);
+    r.no_store = c.want_store && !r.store ? "it would not start" : "";
     r.checkpoints = world_.training.scan(c.job, name_);
     send_up({EntityId::job(c.job), {}, {}, {}, in::Prepared{name_, r}});
   });

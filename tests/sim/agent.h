@@ -48,6 +48,8 @@ class SimAgent {
   Process* live_process(JobId job, RankIndex rank);
   // The leader ends; the rest of its group a moment later.
   void end(Process& p, int32_t exit_code, int32_t signal, const std::string& error_line);
+  // It has joined: the controller is told, now and with each connection until it answers.
+  void say_join(const Process& p);
 
  private:
   void connect();
@@ -66,6 +68,8 @@ class SimAgent {
   void kill(const IncarnationKey& key);
   void answer(const fx::AnswerInventory& e);
   void prepare(const fx::Prepare& e);
+  void regroup(const RegroupCommand& c);
+  void go(const GoCommand& c);
   void set_final(Process& p, ProcessState state);
   void disturbed() { disturbed_until(Duration{}); }
   void disturbed_until(Duration d);

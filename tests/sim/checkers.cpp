@@ -40,6 +40,8 @@ void DurableIndex::add(const EventRecord& r) {
                    if (e.stage == Stage::preparing)
                      prepare_attempt[*r.entity.job_id()] = e.prepare_attempt;
                  },
+                 [&](const ev::RecoveryPlanned& e) { planned[*r.entity.job_id()] = e.generation; },
+                 [&](const ev::GenerationFormed& e) { formed[*r.entity.job_id()] = e.generation; },
                  [](const auto&) {}},
       r.event);
 }
@@ -56,6 +58,16 @@ void HistoryCheck::add(const EventRecord& r) {
                    j.desired = e.desired;
                    j.cancelled = e.desired == Desired::cancel;
                  },
+                 [&](const ev::RecoveryPlanned& e) {
+                   Job& j = job();
+                   for (RankIndex rank : e.stop) j.may_stop.insert({rank, j.of_slot[rank]});
+                   j.to_start = e.start;
+                 },
+                 [&](const ev::RankStopping& e) {
+                   RankIndex rank = key_of(r, e.incarnation).rank;
+                   require(job().may_stop.count({rank, e.incarnation}) != 0,
+                           "R-3 nobody is stopped that no plan names", r);
+                 },
                  [&](const ev::GenerationStarted& e) {
                    Job& j = job();
                    require(j.desired == Desired::run,
@@ -63,6 +75,7 @@ void HistoryCheck::add(const EventRecord& r) {
                    require(!j.ended, "an ended job starts nothing", r);
                    require(e.generation > j.generation, "generations rise", r);
                    j.generation = e.generation;
+                   for (RankIndex rank : j.to_start) j.of_slot[rank] = next(j.of_slot[rank]);
                  },
                  [&](const ev::JobEnded& e) {
                    Job& j = job();

@@ -17,6 +17,7 @@ struct DurableIndex {
   std::set<IncarnationKey> left_something;  // exited, and not known to be gone at first
   std::map<std::pair<JobId, RankIndex>, Incarnation> newest;
   std::map<JobId, uint32_t> prepare_attempt;
+  std::map<JobId, Generation> planned, formed;  // newest
   std::set<JobId> accepted;
   std::set<std::string> operators_done;  // `by.who` of every operator's event
   uint64_t epoch = 0;
@@ -38,6 +39,9 @@ class HistoryCheck {
     Generation generation;
     std::map<RankIndex, Incarnation> newest;
     std::set<std::pair<RankIndex, Incarnation>> blamed;
+    std::vector<RankIndex> to_start;                       // of the newest plan
+    std::map<RankIndex, Incarnation> of_slot;              // newest that the job has ordered
+    std::set<std::pair<RankIndex, Incarnation>> may_stop;  // some plan named them
     std::vector<std::pair<FailureClass, bool>> incidents;  // class, charged
     size_t counts_from = 0;
     uint32_t incident_count = 0;

@@ -78,6 +78,14 @@ JobPlan make_job(Random& r, const Plan& plan, uint32_t index) {
       i = {i.failure_class, static_cast<int32_t>(r.between(0, 3)),
            r.chance(0.3) ? r.ms(10000, 60000) : Duration{}};
   }
+  if (r.chance(0.5)) {
+    job.rejoins = true;
+    job.spec.recovery = RecoveryScope::rank;
+    job.spec.rendezvous = Rendezvous::store;
+    job.spec.timeouts.rejoin = r.ms(4000, 30000);
+    job.peer_error = 0;
+    if (r.chance(0.2)) job.never_joins = 0.2;
+  }
   if (plan.profile != "control") {
     if (r.chance(0.08)) job.bug_at_step = r.between(1, job.steps);
     if (r.chance(0.04)) job.missing_program = true;
@@ -179,6 +187,8 @@ std::string Plan::text() const {
            std::to_string(j.checkpoint_every) + " (" +
            std::string(to_string(j.spec.checkpoint.storage)) + ")" + ", submitted at " +
            seconds_text(j.submit_at.us);
+    if (j.rejoins) out += ", rejoins within " + seconds_text(j.spec.timeouts.rejoin.us);
+    if (j.never_joins > 0) out += ", not always";
     if (j.ignores_term) out += ", ignores TERM";
     if (j.missing_program) out += ", program missing";
     if (j.bug_at_step >= 0) out += ", bug at step " + std::to_string(j.bug_at_step);

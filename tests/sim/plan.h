@@ -22,8 +22,10 @@ struct JobPlan {
   bool ignores_term = false;
   int64_t bug_at_step = -1;  // fails there every time, in the same way
   bool missing_program = false;
-  int bind_thefts = 0;  // this often the port is taken by someone else
-  double torn = 0;      // a shard of a checkpoint is never written
+  int bind_thefts = 0;     // this often the port is taken by someone else
+  double torn = 0;         // a shard of a checkpoint is never written
+  bool rejoins = false;    // survivors keep their process
+  double never_joins = 0;  // a survivor stays where it is, stuck
 };
 
 //   unkillable   the rank's process survives even KILL for a while (stuck in a driver)

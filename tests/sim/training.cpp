@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "tests/driver/text.h"
+#include "tests/sim/checkers.h"
+
 namespace regrow::sim {
 
 void Training::when_alive(Process& p, Duration d, std::function<void(Process&)> run) {
@@ -13,30 +16,89 @@ void Training::when_alive(Process& p, Duration d, std::function<void(Process&)> 
 
 void Training::started(Process& p) {
   processes_[p.key()] = &p;
-  Team& team = teams_[{p.key().job, p.command.generation}];
-  team.ranks[p.key().rank.value] = &p;
+  p.called = p.command.generation;
   const JobPlan& job = plan(p.key().job);
-  when_alive(p, random_.ms(20, std::max<int64_t>(21, job.start_up.us / 1000)),
-             [this](Process& q) { become_ready(q); });
+  Duration start_up = random_.ms(20, std::max<int64_t>(21, job.start_up.us / 1000));
+  if (p.command.rejoins) return when_alive(p, start_up, [this](Process& q) { say_join(q); });
+  p.member_of = p.command.generation;
+  teams_[{p.key().job, p.member_of}].ranks[p.key().rank.value] = &p;
+  when_alive(p, start_up, [this](Process& q) { become_ready(q); });
+}
+
+// Its collectives break: it leaves the team, now or when it notices, and says that it is ready.
+void Training::regroup(Process& p, Generation g) {
+  const JobPlan& job = plan(p.key().job);
+  if (g <= p.called) return;
+  p.called = g;
+  if (!job.rejoins || random_.chance(job.never_joins)) return;
+  when_alive(p, random_.ms(0, 400), [this, g](Process& q) {
+    if (q.called == g && !q.finished) say_join(q);
+  });
+}
+
+void Training::say_join(Process& p) {
+  if (p.stopped) return when_alive(p, Duration::ms(500), [this](Process& q) { say_join(q); });
+  bool said = (p.join && p.join->generation == p.called) || p.member_of == p.called;
+  if (said) return;
+  leave(p);
+  p.join = JoinReport{p.key(), p.called, p.step, p.intact};
+  said_[{p.key().job, p.called, p.key().rank}] = *p.join;
+  joined(p);
+}
+
+void Training::leave(Process& p) {
+  auto team = teams_.find({p.key().job, p.member_of});
+  p.member_of = {};
+  p.ready = false;
+  if (team == teams_.end()) return;
+  auto rank = team->second.ranks.find(p.key().rank.value);
+  if (rank == team->second.ranks.end() || rank->second != &p) return;
+  team->second.ranks.erase(rank);
+  team->second.broken = true;
+}
+
+void Training::go(Process& p, const GoCommand& c) {
+  if (!p.join || p.join->generation != c.generation) return;
+  p.join.reset();
+  p.member_of = c.generation;
+  TeamId id{p.key().job, c.generation};
+  Team& team = teams_[id];
+  Process*& seat = team.ranks[p.key().rank.value];
+  if (seat != nullptr && seat != &p && seat->alive)
+    throw Violation("R-1 two members of one slot: " + fields_text(p.key()));
+  seat = &p;
+  bool receives = c.source < 0 || p.step != c.source_step || !p.intact;
+  if (receives) p.intact = false;
+  if (team.broken || team.ranks.size() != c.world_size) return;
+  int64_t step = c.source >= 0 ? c.source_step : std::max<int64_t>(c.resume_step, 0);
+  loop_.after(random_.ms(5, 800), [this, id, step] { begin(id, step); });
+}
+
+// All have the same state.
+void Training::begin(TeamId id, int64_t at) {
+  Team& team = teams_[id];
+  if (team.broken || team.stepping) return;
+  team.stepping = true;
+  team.step = at;
+  for (auto& [rank, p] : team.ranks) {
+    p->ready = p->intact = true;
+    p->step = at;
+  }
+  loop_.after(plan(id.first).step_time, [this, id] { step(id); });
 }
 
 void Training::forget(Process& p) {
   auto it = processes_.find(p.key());
   if (it != processes_.end() && it->second == &p) processes_.erase(it);
-  auto team = teams_.find({p.key().job, p.command.generation});
-  if (team == teams_.end()) return;
-  auto rank = team->second.ranks.find(p.key().rank.value);
-  if (rank != team->second.ranks.end() && rank->second == &p) {
-    team->second.ranks.erase(rank);
-    team->second.broken = true;
-  }
+  leave(p);
 }
 
 void Training::become_ready(Process& p) {
   JobId id = p.key().job;
   const JobPlan& job = plan(id);
   if (p.stopped) return when_alive(p, Duration::ms(500), [this](Process& q) { become_ready(q); });
-  if (p.key().rank.value == 0 && thefts_[id] < job.bind_thefts) {
+  if (p.member_of != p.command.generation) return;  // called away before it was ready
+  if (p.key().rank.value == 0 && !p.command.store && thefts_[id] < job.bind_thefts) {
     ++thefts_[id];
     p.report.bind_failed = true;
     return end(p, 1, 0,
@@ -49,9 +111,7 @@ void Training::become_ready(Process& p) {
              std::all_of(team.ranks.begin(), team.ranks.end(),
                          [](const auto& r) { return r.second->ready; });
   if (!all || team.broken || team.stepping) return;
-  team.stepping = true;
-  team.step = std::max<int64_t>(p.command.resume_step, 0);
-  loop_.after(job.step_time, [this, tid] { step(tid); });
+  begin(tid, std::max<int64_t>(p.command.resume_step, 0));
 }
 
 void Training::step(TeamId id) {
@@ -108,12 +168,19 @@ void Training::save(TeamId id, const Team& team) {
 }
 
 void Training::ended(Process& p) {
-  TeamId id{p.key().job, p.command.generation};
+  TeamId id{p.key().job, p.member_of};
   auto it = teams_.find(id);
   if (it == teams_.end() || p.finished) return;
+  bool stepping = it->second.stepping && !it->second.broken;
   it->second.broken = true;
   const JobPlan& job = plan(id.first);
   auto ranks = it->second.ranks;
+  // Some had all that the next step needs and did it, others had not.
+  bool ahead = job.rejoins && stepping && it->second.step + 1 < job.steps && random_.chance(0.3);
+  for (auto& [rank, peer] : ranks) {
+    if (ahead && peer != &p && peer->alive && !peer->dying && random_.chance(0.5))
+      peer->step = it->second.step + 1;
+  }
   for (auto& [rank, peer] : ranks) {
     if (peer == &p || !peer->alive || peer->dying || peer->finished) continue;
     if (!random_.chance(job.peer_error)) continue;  // stuck in a collective until somebody ends it
@@ -169,6 +236,11 @@ int64_t Training::newest_complete(JobId id) const {
       return it->first;
   }
   return -1;
+}
+
+const JoinReport* Training::said(JobId job, Generation g, RankIndex rank) const {
+  auto it = said_.find({job, g, rank});
+  return it == said_.end() ? nullptr : &it->second;
 }
 
 Time Training::last_step(JobId job) const {

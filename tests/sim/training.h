@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,6 +30,10 @@ struct Process {
   Time told_at;       // last said
   int64_t step = -1;
   Time step_at;
+  Generation member_of;            // whose team it is in; 0 = none
+  Generation called;               // newest generation it was told of
+  bool intact = false;             // its state is that of `step`
+  std::optional<JoinReport> join;  // said and not answered
   const IncarnationKey& key() const { return command.key; }
 };
 
@@ -43,7 +48,12 @@ class Training {
   std::function<void(Process&, int32_t exit_code, int32_t signal, const std::string& error_line)>
       end;
 
+  // A rank says that it is ready for a generation; called by the host's side of it.
+  std::function<void(Process&)> joined;
+
   void started(Process& p);
+  void regroup(Process& p, Generation g);
+  void go(Process& p, const GoCommand& c);
   void ended(Process& p);   // its leader has ended, whatever the reason
   void forget(Process& p);  // its memory goes away
   std::vector<CheckpointFound> scan(JobId job, const HostName& host) const;
@@ -52,6 +62,8 @@ class Training {
   bool complete(JobId job, int64_t step, const std::vector<HostName>& host_of_rank) const;
   int64_t newest_complete(JobId job) const;  // of shared storage
   Time last_step(JobId job) const;
+  // What this rank said when it joined; null if it did not.
+  const JoinReport* said(JobId job, Generation g, RankIndex rank) const;
 
  private:
   struct Team {  // the ranks of one generation
@@ -67,6 +79,9 @@ class Training {
   using TeamId = std::pair<JobId, Generation>;
 
   void become_ready(Process& p);
+  void begin(TeamId id, int64_t step);
+  void leave(Process& p);
+  void say_join(Process& p);
   void step(TeamId id);
   void save(TeamId id, const Team& team);
   void when_alive(Process& p, Duration d, std::function<void(Process&)> run);
@@ -79,6 +94,7 @@ class Training {
   std::map<JobId, std::map<int64_t, Checkpoint>> checkpoints_;
   std::map<JobId, int> thefts_;
   std::map<JobId, Time> last_step_;
+  std::map<std::tuple<JobId, Generation, RankIndex>, JoinReport> said_;
 };
 
 }  // namespace regrow::sim

@@ -35,6 +35,9 @@ World::World(const Plan& plan, RunOptions options)
   training_.end = [this](Process& p, int32_t code, int32_t signal, const std::string& line) {
     if (SimAgent* a = agent_of(p.host)) a->end(p, code, signal, line);
   };
+  training_.joined = [this](Process& p) {
+    if (SimAgent* a = agent_of(p.host)) a->say_join(p);
+  };
 }
 
 SimAgent* World::agent_of(const HostName& host) {
@@ -242,13 +245,14 @@ void World::to_controller(const HostName& from, Envelope envelope) {
 
 void World::perform(const Effect& effect) {
   check_effect(effect);
-  HostName host = std::visit(Overloaded{[](const fx::Spawn& e) { return e.host; },
-                                        [](const fx::Stop& e) { return e.host; },
-                                        [](const fx::AnswerInventory& e) { return e.host; },
-                                        [](const fx::Acknowledge& e) { return e.host; },
-                                        [](const fx::Prepare& e) { return e.host; },
-                                        [](const auto&) { return HostName{}; }},
-                             effect);
+  HostName host = std::visit(
+      Overloaded{
+          [](const fx::Spawn& e) { return e.host; }, [](const fx::Stop& e) { return e.host; },
+          [](const fx::AnswerInventory& e) { return e.host; },
+          [](const fx::Acknowledge& e) { return e.host; },
+          [](const fx::Prepare& e) { return e.host; }, [](const fx::Regroup& e) { return e.host; },
+          [](const fx::Go& e) { return e.host; }, [](const auto&) { return HostName{}; }},
+      effect);
   if (auto* e = std::get_if<fx::DropSession>(&effect)) {
     mark("session dropped");
     for (auto& a : agents_) {
@@ -294,7 +298,14 @@ void World::appended(const EventRecord& r) {
   if (auto* e = std::get_if<ev::RankExited>(&r.event); e != nullptr && left_something(e->report))
     mark("something left behind");
   if (auto* e = std::get_if<ev::SlotEnded>(&r.event); e != nullptr && e->lost) mark("slot lost");
-  if (r.reason.find("superseded") != std::string::npos) mark("superseded");
+  if (auto* e = std::get_if<ev::RecoveryPlanned>(&r.event); e != nullptr && e->incident != 0)
+    mark("rung " + std::string(to_string(e->rung)));
+  for (const char* words : {"superseded", "did not rejoin", "has exited with 0 and cannot rejoin",
+                            "no step was done since", "no rank survives", "was taken over twice",
+                            "exited with 0 while its peers wait", "there is no store where",
+                            "was lost during recovery"}) {
+    if (r.reason.find(words) != std::string::npos) mark(words);
+  }
   if (on_appended) on_appended(r);
 }
 

@@ -76,9 +76,11 @@ class World : public Outside, public AgentWorld {
   void operate(Envelope envelope);
   void set_desired(uint32_t index, Desired desired, const std::string& reason);
   void check_effect(const Effect& effect);
+  void check_go(const GoCommand& go, const std::function<void(bool, const std::string&)>& require);
   void check_incident(const EventRecord& r, const ev::IncidentOpened& e);
   void check_resume(const EventRecord& r, const ev::GenerationStarted& e);
   void check_budget();
+  const Process* process(const IncarnationKey& key) const;  // null: no host knows of it
   bool lives(const IncarnationKey& key) const;
   void check_job_end(uint32_t index);
   bool host_disturbed(const HostName& host, Time since);

@@ -6,11 +6,17 @@
 
 namespace regrow::sim {
 
-bool World::lives(const IncarnationKey& key) const {
-  return std::any_of(agents_.begin(), agents_.end(), [&](const auto& a) {
+const Process* World::process(const IncarnationKey& key) const {
+  for (const auto& a : agents_) {
     auto it = a->processes().find(key);
-    return it != a->processes().end() && it->second.alive;
-  });
+    if (it != a->processes().end()) return &it->second;
+  }
+  return nullptr;
+}
+
+bool World::lives(const IncarnationKey& key) const {
+  const Process* p = process(key);
+  return p != nullptr && p->alive;
 }
 
 void World::check_effect(const Effect& effect) {
@@ -21,37 +27,62 @@ void World::check_effect(const Effect& effect) {
     auto it = durable_.newest.find({key.job, key.rank});
     return it != durable_.newest.end() && it->second > key.incarnation;
   };
-  std::visit(Overloaded{[&](const fx::Spawn& e) {
-                          require(durable_.spawning.count(e.command.key) != 0,
-                                  "J-3 spawn before its event is durable");
-                        },
-                        [&](const fx::Stop& e) {
-                          const IncarnationKey& k = e.command.key;
-                          bool over = newer(k) || durable_.lost.count(k) != 0 ||
-                                      durable_.exited.count(k) != 0;
-                          require(durable_.stopping.count(k) != 0 || over,
-                                  "J-3, F-2 stop without a durable reason");
-                          if (durable_.stopping.count(k) == 0) mark("stale incarnation stopped");
-                        },
-                        [&](const fx::AnswerInventory& e) {
-                          // What does not run may be burnt: after a reboot nothing of the host's
-                          // runs.
-                          for (const IncarnationKey& k : e.kill)
-                            require(durable_.doomed.count(k) != 0 || !lives(k),
-                                    "J-3, F-2 kill without a durable reason");
-                          if (!e.kill.empty()) mark("doomed incarnation killed");
-                        },
-                        [&](const fx::Acknowledge& e) {
-                          bool known = durable_.exited.count(e.key) != 0 || newer(e.key) ||
-                                       durable_.lost.count(e.key) != 0;
-                          require(known, "J-3 an end is acknowledged before it is durable");
-                        },
-                        [&](const fx::Prepare& e) {
-                          require(durable_.prepare_attempt[e.command.job] >= e.command.attempt,
-                                  "J-3 prepare before its event is durable");
-                        },
-                        [](const auto&) {}},
-             effect);
+  std::visit(
+      Overloaded{[&](const fx::Spawn& e) {
+                   require(durable_.spawning.count(e.command.key) != 0,
+                           "J-3 spawn before its event is durable");
+                 },
+                 [&](const fx::Stop& e) {
+                   const IncarnationKey& k = e.command.key;
+                   bool over =
+                       newer(k) || durable_.lost.count(k) != 0 || durable_.exited.count(k) != 0;
+                   require(durable_.stopping.count(k) != 0 || over,
+                           "J-3, F-2 stop without a durable reason");
+                   if (durable_.stopping.count(k) == 0) mark("stale incarnation stopped");
+                 },
+                 [&](const fx::AnswerInventory& e) {
+                   // What does not run may be burnt: after a reboot nothing of the host's
+                   // runs.
+                   for (const IncarnationKey& k : e.kill)
+                     require(durable_.doomed.count(k) != 0 || !lives(k),
+                             "J-3, F-2 kill without a durable reason");
+                   if (!e.kill.empty()) mark("doomed incarnation killed");
+                 },
+                 [&](const fx::Acknowledge& e) {
+                   bool known = durable_.exited.count(e.key) != 0 || newer(e.key) ||
+                                durable_.lost.count(e.key) != 0;
+                   require(known, "J-3 an end is acknowledged before it is durable");
+                 },
+                 [&](const fx::Prepare& e) {
+                   require(durable_.prepare_attempt[e.command.job] >= e.command.attempt,
+                           "J-3 prepare before its event is durable");
+                 },
+                 [&](const fx::Regroup& e) {
+                   require(durable_.planned[e.command.keys.at(0).job] >= e.command.generation,
+                           "J-3 survivors are called before the plan is durable");
+                 },
+                 [&](const fx::Go& e) { check_go(e.command, require); }, [](const auto&) {}},
+      effect);
+}
+
+// C-1: all have joined, and the state that they go on from is there.
+void World::check_go(const GoCommand& go,
+                     const std::function<void(bool, const std::string&)>& require) {
+  JobId job = go.keys.at(0).job;
+  require(durable_.formed[job] >= go.generation, "J-3 go before its event is durable");
+  for (uint32_t rank = 0; rank < go.world_size; ++rank)
+    require(training_.said(job, go.generation, {rank}) != nullptr,
+            "R-1 a generation goes before all have joined");
+  if (go.source < 0) return mark("survivors rewind");
+  const JoinReport* source = training_.said(job, go.generation, {static_cast<uint32_t>(go.source)});
+  require(source != nullptr && source->intact && source->step == go.source_step,
+          "C-1 the source of a heal is an intact rank at that step");
+  for (uint32_t rank = 0; rank < go.world_size; ++rank) {
+    const JoinReport* other = training_.said(job, go.generation, {rank});
+    require(!other->intact || other->step <= go.source_step,
+            "C-1 no step that survives is lost by a heal");
+  }
+  mark("survivors heal");
 }
 
 void World::check_start(SimAgent& agent, const Process& p) {
@@ -144,6 +175,11 @@ void World::check_incident(const EventRecord& r, const ev::IncidentOpened& e) {
     case FailureClass::hang: {
       Time progress_until{loop_.now().us - job.spec.timeouts.progress.us + Duration::seconds(5).us};
       ok = training_.last_step(key.job) < progress_until;
+      if (e.signature == "did not rejoin") {
+        const Process* p = process(key);
+        ok = job.never_joins > 0 || (p != nullptr && p->stopped) ||
+             (p != nullptr && host_disturbed(p->host, lately));
+      }
       break;
     }
     default: {

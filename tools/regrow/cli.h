@@ -30,7 +30,8 @@ class App;
 
 namespace regrow::cli {
 
-inline constexpr int kExitInterrupted = 130;  // Ctrl-C or SIGTERM ended the command, not what it was about
+inline constexpr int kExitInterrupted =
+    130;  // Ctrl-C or SIGTERM ended the command, not what it was about
 
 // Ends a command: the message goes to stderr, the code to the caller.
 class CommandFailed : public std::exception {

@@ -186,8 +186,7 @@ void add_agent(CLI::App& app, Cli& cli) {
     agent.shim = absolute_path(agent.shim);
     agent.rank_library = find_rank_library();
     agent.controller = to_string(or_fail(address_of_value(agent.controller)));
-    if (agent.state_dir.empty())
-      agent.state_dir = or_fail(default_state_directory("agent"));
+    if (agent.state_dir.empty()) agent.state_dir = or_fail(default_state_directory("agent"));
     agent.state_dir = absolute_path(agent.state_dir);
     if (!agent.run_dir.empty()) agent.run_dir = absolute_path(agent.run_dir);
     if (!o->ports.empty()) parse_ports(o->ports, agent.first_port, agent.last_port);
