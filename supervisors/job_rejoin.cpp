@@ -94,7 +94,8 @@ std::vector<RankIndex> survivors(const JobState& s, const std::vector<RankIndex>
   std::vector<RankIndex> ranks;
   for (const Slot& slot : s.slots) {
     bool runs = slot.process == Process::running || slot.process == Process::rejoining;
-    if (runs && !slot.replace && !contains(useless, slot.rank)) ranks.push_back(slot.rank);
+    bool doomed = s.stage == Stage::stopping && contains(s.stop, slot.rank);
+    if (runs && !doomed && !slot.replace && !contains(useless, slot.rank)) ranks.push_back(slot.rank);
   }
   return ranks;
 }

@@ -61,9 +61,9 @@ struct SignalRank {
   REGROW_FIELDS(SignalRank, key, signal)
 };
 // An agent sees std::monostate for a command that a newer controller knows and it does not.
-using AgentCommand = std::variant<std::monostate, InventoryAnswer, Spawn, StopCommand,
-                                  PrepareCommand, SetDeviceFault, CutLink, Acknowledge, SignalRank,
-                                  RegroupCommand, GoCommand>;
+using AgentCommand =
+    std::variant<std::monostate, InventoryAnswer, Spawn, StopCommand, PrepareCommand,
+                 SetDeviceFault, CutLink, Acknowledge, SignalRank, RegroupCommand, GoCommand>;
 
 struct HostReports {
   std::vector<RankReport> ranks = {};

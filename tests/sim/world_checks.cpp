@@ -177,7 +177,7 @@ void World::check_incident(const EventRecord& r, const ev::IncidentOpened& e) {
       ok = training_.last_step(key.job) < progress_until;
       if (e.signature == "did not rejoin") {
         const Process* p = process(key);
-        ok = job.never_joins > 0 || (p != nullptr && p->stopped) ||
+        ok = job.never_joins > 0 || ended_itself_.count(key) != 0 || (p != nullptr && p->stopped) ||
              (p != nullptr && host_disturbed(p->host, lately));
       }
       break;
