@@ -192,7 +192,8 @@ void on_freed(T& t, JobLive& live, const in::DevicesFreed& m) {
   advance(t, live);
 }
 
-void on_host_link(T& t, const in::HostLinkNews& m) {
+void on_host_link(T& t, JobLive& live, const in::HostLinkNews& m) {
+  if (m.link == HostLink::up) live.back_at[m.host] = t.now().time;
   for (const HostNote& note : t.state().hosts) {
     if (note.host == m.host && note.link == m.link) return t.ignore("known");
   }
@@ -410,7 +411,7 @@ void decide(Turn<JobState>& t, JobLive& live) {
                  [&](const in::Progress& m) { on_progress(t, live, m); },
                  [&](const in::Joined& m) { on_joined(t, live, m); },
                  [&](const in::DeviceTrouble& m) { on_device_trouble(t, live, m); },
-                 [&](const in::HostLinkNews& m) { on_host_link(t, m); },
+                 [&](const in::HostLinkNews& m) { on_host_link(t, live, m); },
                  [&](const in::Tick&) { on_tick(t, live); },
                  [&](const in::Resumed&) {
                    live.advanced_at = {};

@@ -80,12 +80,18 @@ std::map<HostName, std::vector<IncarnationKey>> by_host(const JobState& s, Wante
   return hosts;
 }
 
-// A survivor counts from the call to join; a new rank first has to start up.
-std::optional<Time> join_by(const JobState& s, const Slot& slot, Now now) {
+// A survivor counts from the call to join; a new rank first has to start up. While a host is out of
+// reach its own time-out decides.
+std::optional<Time> join_by(const JobState& s, const JobLive& live, const Slot& slot, Now now) {
   const Timeouts& limits = s.spec.timeouts;
-  if (!is_new(s, slot)) return now.deadline(s.stage_since, limits.rejoin);
+  for (const HostNote& note : s.hosts) {
+    if (note.host == slot.host && note.link != HostLink::up) return std::nullopt;
+  }
+  auto back = live.back_at.find(slot.host);
+  Time since = back == live.back_at.end() ? s.stage_since : std::max(s.stage_since, back->second);
+  if (!is_new(s, slot)) return now.deadline(since, limits.rejoin);
   if (limits.start.us == 0) return std::nullopt;
-  return now.deadline(s.stage_since, std::max(limits.start, limits.rejoin));
+  return now.deadline(since, std::max(limits.start, limits.rejoin));
 }
 
 }  // namespace
@@ -163,7 +169,7 @@ std::optional<Time> joining_deadline(const JobState& s, const JobLive& live, Now
   std::optional<Time> first;
   for (const Slot& slot : s.slots) {
     if (has_joined(s, live, slot)) continue;
-    auto at = join_by(s, slot, now);
+    auto at = join_by(s, live, slot, now);
     if (at && (!first || *at < *first)) first = at;
   }
   return first;
@@ -174,7 +180,7 @@ void check_joining(T& t, JobLive& live) {
   std::vector<RankIndex> late;
   for (const Slot& slot : s.slots) {
     if (has_joined(s, live, slot)) continue;
-    auto at = join_by(s, slot, t.now());
+    auto at = join_by(s, live, slot, t.now());
     if (at && t.now().time >= *at) late.push_back(slot.rank);
   }
   if (late.empty()) return;

@@ -52,6 +52,7 @@ struct RankJoin {
 
 struct JobLive {
   std::map<RankIndex, RankJoin> joins;  // newest of each rank
+  std::map<HostName, Time> back_at;     // when a host that was out of reach was back
   std::map<RankIndex, RankProgress> progress;
   std::map<HostName, PrepareReport> prepared;              // of the present attempt
   int64_t max_step = -1;                                   // in this generation

@@ -77,7 +77,6 @@ TEST_CASE("every rule holds in seeded runs of whole clusters", "[seeds]") {
                            "has exited with 0 and cannot rejoin",
                            "no step was done since",
                            "no rank survives",
-                           "was taken over twice",
                            "exited with 0 while its peers wait",
                            "there is no store where",
                            "was lost during recovery",
