@@ -205,10 +205,9 @@ void add_recovery_rows(std::vector<SchemaRow>& rows) {
         .kind = Kind::choice,
         .default_text = "job",
         .choices = "rank|group|job",
-        .doc = "What is restarted when a rank is lost: the rank alone (its script must rejoin "
-               "through the "
-               "rank library; one that does not is treated as `job`), its group, or all ranks in "
-               "place.",
+        .doc = "What is restarted when a rank is lost: the rank alone, while the others keep their "
+               "process and rejoin through the rank library (needs `rendezvous: store`); or all "
+               "ranks in place. `group` is treated as `job` for now.",
         .store = REGROW_STORE(spec.recovery = enum_of<RecoveryScope>(value))},
        {.path = "restarts",
         .doc = "How often the job is restarted, by what went wrong. One incident counts once, "
@@ -324,6 +323,14 @@ void add_timing_rows(std::vector<SchemaRow>& rows) {
         .max = 7 * kDay,
         .doc = "While its job makes progress a silent host is kept, but no longer than this.",
         .store = REGROW_STORE(spec.timeouts.max_unreachable = duration_of(value))},
+       {.path = "timeouts.rejoin",
+        .kind = Kind::duration,
+        .default_text = "30s",
+        .min = kSecond,
+        .max = kDay,
+        .doc = "With `recovery: rank`: from the call of a new generation until a survivor must "
+               "have joined it; it is replaced otherwise.",
+        .store = REGROW_STORE(spec.timeouts.rejoin = duration_of(value))},
        {.path = "stop", .doc = "How a rank is asked to end."},
        {.path = "stop.signal",
         .kind = Kind::choice,

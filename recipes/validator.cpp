@@ -215,6 +215,12 @@ class Validator {
       fail(mentioned_["rendezvous"], "rendezvous", "a store needs `interpreter`, which runs it",
            "interpreter: /usr/bin/python3");
     }
+    if (spec_.recovery != RecoveryScope::job && spec_.rendezvous != Rendezvous::store) {
+      fail(mentioned_["recovery"], "recovery",
+           "survivors and new ranks meet in a store of regrow's, not at rank 0, which may be the "
+           "lost one; it needs `rendezvous: store`",
+           "rendezvous: store");
+    }
     if (good("interpreter") && good("command") &&
         base_name(spec_.command[0]) == base_name(spec_.interpreter)) {
       fail(good_["command"], "command[0]",

@@ -54,6 +54,96 @@ TEST_CASE("transcript: a killed rank", "[golden]") {
   story.check();
 }
 
+namespace {
+
+JobSpec resilient_spec(uint32_t ranks) {
+  JobSpec spec = demo_spec(ranks);
+  spec.recovery = RecoveryScope::rank;
+  spec.rendezvous = Rendezvous::store;
+  return spec;
+}
+
+// Rank 3 dies at this step, and a new one joins the survivors, who still have it.
+void heal(Story& story, int64_t step) {
+  story.progress(step);
+  story.pass(second);
+  story.exits({3}, 0, 9);
+  story.pass(Duration::seconds(10));  // a back-off included
+  for (uint32_t rank : {0u, 2u, 1u}) story.joins(rank, step, true);
+  story.joins(3, -1, false);
+  story.pass(second);
+}
+
+}  // namespace
+
+TEST_CASE("transcript: survivors keep their process", "[golden]") {
+  Story story("survivors",
+              "Rank 3 of a job with `recovery: rank` is killed. The others are called to the next "
+              "generation, keep their\n"
+              "process, and go on from the newest step that one of them has: rank 1 was one "
+              "further than the others.",
+              {});
+  story.start(resilient_spec(4));
+  story.has_checkpoint(300);
+  story.progress(312);
+  story.pass(second);
+  story.exits({3}, 0, 9);
+  story.joins(0, 312, true);
+  story.pass(second);
+  story.joins(1, 313, true);
+  story.joins(2, 312, true);
+  CHECK(story.job().phase == Phase::recovering);
+  story.joins(3, -1, false);
+  story.pass(second);
+  CHECK(story.job().phase == Phase::running);
+  CHECK(story.job().formed.source == 1);
+  CHECK(story.job().formed.source_step == 313);
+  for (uint32_t rank : {0u, 1u, 2u}) CHECK(story.job().slots[rank].incarnation == Incarnation{1});
+  CHECK(story.job().slots[3].incarnation == Incarnation{2});
+  story.check();
+}
+
+TEST_CASE("transcript: one that does not rejoin", "[golden]") {
+  Story story("does_not_rejoin",
+              "Rank 1 is killed and rank 2 never comes out of its collective. After "
+              "timeouts.rejoin it is replaced as well;\n"
+              "the two that joined keep their process. No state is whole, so that all go back to "
+              "the checkpoint.",
+              {});
+  story.start(resilient_spec(4));
+  story.has_checkpoint(300);
+  story.progress(312);
+  story.pass(second);
+  story.exits({1}, 0, 9);
+  story.pass(second);
+  for (uint32_t rank : {0u, 1u, 3u}) story.joins(rank, -1, false);
+  story.pass(Duration::seconds(32));
+  CHECK(story.job().slots[2].incarnation == Incarnation{2});
+  for (uint32_t rank : {0u, 1u, 2u, 3u}) story.joins(rank, -1, false);
+  story.pass(second);
+  CHECK(story.job().phase == Phase::running);
+  CHECK(story.job().formed.source == -1);
+  CHECK(story.job().slots[0].incarnation == Incarnation{1});
+  story.check();
+}
+
+TEST_CASE("a step that was taken over twice and failed again is not taken over a third time",
+          "[golden]") {
+  Story story("", "", {});
+  JobSpec spec = resilient_spec(4);
+  spec.intensity[static_cast<size_t>(FailureClass::killed)].max_restarts = -1;
+  story.start(spec);
+  story.has_checkpoint(300);
+  heal(story, 312);
+  CHECK(story.job().formed.source_step == 312);
+  heal(story, 312);
+  CHECK(story.job().formed.source_step == 312);
+  heal(story, 312);
+  CHECK(story.job().formed.source == -1);
+  CHECK(story.job().resume_step == 300);
+  CHECK(story.job().slots[0].incarnation == Incarnation{1});
+}
+
 TEST_CASE("transcript: a user bug", "[golden]") {
   Story story("user_bug",
               "Rank 2 fails with the same error at the same step twice. Its peers' errors only "

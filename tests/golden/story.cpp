@@ -11,6 +11,12 @@ using sim::value_text;
 
 std::string key_text(const IncarnationKey& key) { return value_text(key); }
 
+std::string keys_text(const std::vector<IncarnationKey>& keys) {
+  std::string text;
+  for (const IncarnationKey& key : keys) text += " " + key_text(key);
+  return text;
+}
+
 std::string place_text(const HostName& host, const std::vector<DeviceName>& devices) {
   std::string text = host.value;
   for (size_t i = 0; i < devices.size(); ++i) text += (i == 0 ? "/" : "+") + devices[i].value;
@@ -155,6 +161,17 @@ void Story::progress(int64_t step) {
     }
   }
   loop_.run_for(Duration::ms(10));
+}
+
+void Story::joins(uint32_t rank, int64_t step, bool intact) {
+  Rank* r = nullptr;
+  Host* h = host_with(rank, &r);
+  REQUIRE(h != nullptr);
+  heading("rank " + std::to_string(rank) + " joins with " +
+          (intact ? "step " + std::to_string(step) : "nothing"));
+  JoinReport join{r->command.key, job().generation, step, intact};
+  from_agent(*h, {EntityId::job(r->command.key.job), {}, {}, {}, in::Joined{h->name, join}});
+  loop_.run_for(Duration::ms(1));
 }
 
 void Story::stops_moving(uint32_t rank) {
@@ -308,6 +325,21 @@ void Story::perform(const Effect& effect) {
                  "");
             obey(host_of(e.host), effect);
           },
+          [&](const fx::Regroup& e) {
+            std::string text = "call" + keys_text(e.command.keys) + " on " + e.host.value +
+                               " to generation " + value_text(e.command.generation);
+            line("pending", text, "");
+          },
+          [&](const fx::Go& e) {
+            const GoCommand& go = e.command;
+            std::string from = go.source >= 0 ? "step " + std::to_string(go.source_step) +
+                                                    " of rank " + std::to_string(go.source)
+                               : go.resume_step >= 0
+                                   ? "the checkpoint of step " + std::to_string(go.resume_step)
+                                   : "the beginning";
+            line("pending", "go" + keys_text(go.keys) + " on " + e.host.value + " from " + from,
+                 "");
+          },
           [](const auto&) {}},
       effect);
 }
@@ -351,6 +383,7 @@ void Story::obey(Host& h, const Effect& effect) {
     }
   } else if (auto* p = std::get_if<fx::Prepare>(&effect)) {
     PrepareReport r;
+    r.store = p->command.want_store;
     r.job = p->command.job;
     r.generation = p->command.generation;
     r.attempt = p->command.attempt;

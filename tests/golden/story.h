@@ -42,7 +42,8 @@ class Story : private sim::Outside {
   void progress(int64_t step);  // every running rank reports it
   void exits(std::vector<uint32_t> ranks, int32_t code, int32_t signal,
              const std::string& error_line = "");
-  void stops_moving(uint32_t rank);  // SIGSTOP
+  void joins(uint32_t rank, int64_t step, bool intact);  // the newest planned generation
+  void stops_moving(uint32_t rank);                      // SIGSTOP
   void ignores_term(bool yes) { ignores_term_ = yes; }
   void start_takes(Duration d) { start_takes_ = d; }
   void next_bind_fails() { bind_fails_ = true; }

@@ -217,6 +217,10 @@ TEST_CASE("programs, paths and patterns that cannot work are refused") {
            "r.yaml:4:1: requires: needs `interpreter`, which is asked whether it can import them "
            "(did you "
            "mean 'interpreter: /usr/bin/python3'?)\n"),
+      with("survivors without a place to meet", "recovery: rank\n",
+           "r.yaml:4:1: recovery: survivors and new ranks meet in a store of regrow's, not at rank "
+           "0, which may be the lost one; it needs `rendezvous: store` (did you mean "
+           "'rendezvous: store'?)\n"),
       with("store without interpreter", "rendezvous: store\n",
            "r.yaml:4:1: rendezvous: a store needs `interpreter`, which runs it (did you mean "
            "'interpreter: /usr/bin/python3'?)\n"),

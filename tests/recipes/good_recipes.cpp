@@ -77,7 +77,7 @@ max_without_progress 4
 healthy_for 5400000000us
 backoff {500000us 120000000us}
 success rank_zero
-timeouts {120000000us 90000000us 30000000us 120000000us 15000000us 3600000000us}
+timeouts {120000000us 90000000us 30000000us 120000000us 15000000us 3600000000us 45000000us}
 stop_signal "USR1"
 stop_scope group
 progress_pattern "step (?P<step>\d+).*loss (?P<loss>\S+)"

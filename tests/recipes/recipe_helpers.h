@@ -57,6 +57,7 @@ timeouts:
   finish: 2m
   host: 15s
   max_unreachable: 1h
+  rejoin: 45s
 stop: {signal: USR1, scope: group}
 progress:
   pattern: 'step (?P<step>\d+).*loss (?P<loss>\S+)'

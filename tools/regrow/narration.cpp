@@ -119,6 +119,7 @@ std::optional<Sentence> narrate(const Json& event) {
   }
   if (kind == "stage_entered") return stage_entered(event);
   if (kind == "generation_started") return generation_started(event);
+  if (kind == "generation_formed") return Sentence{with_reason("", event), Tone::good};
   if (kind == "generation_running") {
     return Sentence{"generation " + number("generation") + " runs", Tone::good};
   }
