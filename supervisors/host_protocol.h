@@ -129,8 +129,9 @@ struct PrepareCommand {
   bool want_store = false;  // rank 0 lives here and the rendezvous is a store that the agent runs
   uint32_t uid = 0;         // the store runs as this user
   uint32_t gid = 0;
+  bool rejoins = false;  // ranks open the store themselves, whatever kind PyTorch's default is
   REGROW_FIELDS(PrepareCommand, job, generation, attempt, world_size, checkpoint, want_port,
-                avoid_ports, interpreter, modules, environment, want_store, uid, gid)
+                avoid_ports, interpreter, modules, environment, want_store, uid, gid, rejoins)
 };
 
 // One candidate found on disk. `shards` lists the ranks whose shard is there and whole.

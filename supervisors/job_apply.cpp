@@ -225,6 +225,7 @@ void want_prepare(const JobState& s, std::vector<Action>& actions) {
     c.modules = s.spec.requires_modules;
     c.environment = s.spec.environment;
     c.want_store = c.want_port && s.spec.rendezvous == Rendezvous::store;
+    c.rejoins = s.spec.recovery != RecoveryScope::job;
     c.uid = s.spec.uid;
     c.gid = s.spec.gid;
     actions.push_back(fx::Prepare{host, c});

@@ -19,16 +19,17 @@
 namespace regrow {
 
 struct AgentOptions {
-  std::string controller;    // "unix:/path", "tcp:host:port"
-  std::string state_dir;     // identity, epoch, highest incarnations; survives a reboot
-  std::string run_dir;       // ranks and their logs; empty = STATE_DIR/run
-  std::string name;          // host name in the cluster; empty = the machine's
-  std::string address;       // where ranks on other hosts reach this one; empty = 127.0.0.1
-  std::string certs_dir;     // ca.pem, NAME.pem, NAME.key; for TCP
-  std::string shim;          // absolute path of regrow-shim
-  std::string rank_library;  // absolute path of libregrow_rank, told to ranks; empty = none
-  std::string sysroot;       // simulated devices: DIR/devices/NAME; empty = none
-  std::string boot_id_file;  // empty = the kernel's
+  std::string controller;        // "unix:/path", "tcp:host:port"
+  std::string state_dir;         // identity, epoch, highest incarnations; survives a reboot
+  std::string run_dir;           // ranks and their logs; empty = STATE_DIR/run
+  std::string name;              // host name in the cluster; empty = the machine's
+  std::string address;           // where ranks on other hosts reach this one; empty = 127.0.0.1
+  std::string certs_dir;         // ca.pem, NAME.pem, NAME.key; for TCP
+  std::string shim;              // absolute path of regrow-shim
+  std::string rank_library;      // absolute path of libregrow_rank, told to ranks; empty = none
+  std::string python_directory;  // of its Python module, for the end of PYTHONPATH; empty = none
+  std::string sysroot;           // simulated devices: DIR/devices/NAME; empty = none
+  std::string boot_id_file;      // empty = the kernel's
   std::string temporary_root = "/tmp";
   std::vector<std::string> allowed_users;  // names, numbers, "any"; for an agent that runs as root
   uint32_t first_port = 20000;

@@ -26,6 +26,7 @@ RankRunnerOptions runner_options(const AgentOptions& options, const HostIdentity
   runner.state_directory = options.state_dir;
   runner.shim = options.shim;
   runner.rank_library = options.rank_library;
+  runner.python_directory = options.python_directory;
   runner.temporary_root = options.temporary_root;
   if (auto allowed = AllowedUsers::parse(options.allowed_users)) runner.allowed_users = *allowed;
   runner.first_port = options.first_port;
@@ -54,8 +55,10 @@ AgentSession::AgentSession(KjLoop& loop, HostIdentity& state, const AgentOptions
     : loop_(loop),
       state_(state),
       options_(options),
-      runner_(loop.io().unixEventPort, loop.timer(), runner_options(options, state),
-              [this](const RankReport& rank) { report_rank(rank); }),
+      runner_(
+          loop.io().unixEventPort, loop.timer(), runner_options(options, state),
+          [this](const RankReport& rank) { report_rank(rank); },
+          [this](const JoinReport& join) { report_join(join); }),
       stores_(loop.io().unixEventPort, loop.timer(), runner_options(options, state)),
       tasks_(*this) {
   look_at_devices();
@@ -83,6 +86,16 @@ void AgentSession::report_rank(const RankReport& rank) {
   log_info(describe(rank));
   HostReports reports;
   reports.ranks = {rank};
+  report(std::move(reports));
+}
+
+void AgentSession::report_join(const JoinReport& join) {
+  log_info("rank/" + std::to_string(join.key.job.value) + "/" +
+           std::to_string(join.key.rank.value) + " joins generation " +
+           std::to_string(join.generation.value) +
+           (join.intact ? " with step " + std::to_string(join.step) : " without state"));
+  HostReports reports;
+  reports.joins = {join};
   report(std::move(reports));
 }
 
@@ -210,6 +223,14 @@ void AgentSession::obey(const SetDeviceFault& command) {
 void AgentSession::obey(const Acknowledge& command) {
   for (const IncarnationKey& key : command.keys) runner_.acknowledge(key);
 }
+
+void AgentSession::obey(const RegroupCommand& command) {
+  log_info("generation " + std::to_string(command.generation.value) + " calls " +
+           std::to_string(command.keys.size()) + " ranks: " + command.reason);
+  runner_.regroup(command);
+}
+
+void AgentSession::obey(const GoCommand& command) { runner_.go(command); }
 
 kj::Promise<LogChunk> AgentSession::read_log(const LogQuery& query) {
   return runner_.read_log(query);

@@ -44,6 +44,7 @@ class AgentSession : public HostLinkAgent, private kj::TaskSet::ErrorHandler {
   void taskFailed(kj::Exception&& exception) override;
   void report(HostReports reports);
   void report_rank(const RankReport& rank);
+  void report_join(const JoinReport& join);
   void obey(const std::monostate&) {}
   void obey(const CutLink&) {}  // the link's own
   void obey(const InventoryAnswer& answer);
@@ -53,6 +54,8 @@ class AgentSession : public HostLinkAgent, private kj::TaskSet::ErrorHandler {
   void obey(const SetDeviceFault& command);
   void obey(const SignalRank& command);
   void obey(const Acknowledge& command);
+  void obey(const RegroupCommand& command);
+  void obey(const GoCommand& command);
   void obey(const auto&) {}  // one that only a newer controller knows
   void look_at_devices();
   kj::Promise<void> watch_devices();

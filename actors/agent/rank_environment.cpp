@@ -16,6 +16,11 @@ class Environment {
     variables_.try_emplace(name, EnvVar{name, value, "default"});
   }
   void set(const EnvVar& variable) { variables_[variable.name] = variable; }
+  // At the end of a list of directories.
+  void append_path(const std::string& name, const std::string& directory) {
+    auto [it, fresh] = variables_.try_emplace(name, EnvVar{name, directory, "regrow"});
+    if (!fresh) it->second.value += (it->second.value.empty() ? "" : ":") + directory;
+  }
 
   std::vector<EnvVar> take() {
     std::vector<EnvVar> all;
@@ -115,12 +120,14 @@ std::vector<EnvVar> build_rank_environment(const SpawnCommand& command, const Jo
   environment.set("REGROW_RANK", command.key.rank.value);
   environment.set("REGROW_INCARNATION", incarnation_marker(host.scope, command.key));
   environment.set("REGROW_GENERATION", command.generation.value);
+  if (command.rejoins) environment.set("REGROW_JOIN", "1");
   environment.set("REGROW_RESUME_STEP", std::to_string(command.resume_step));
   environment.set("REGROW_RESUME_PATH", command.resume_path);
   environment.set("REGROW_CHECKPOINT_DIR", spec.checkpoint.directory);
   environment.set("REGROW_SOCKET", host.rank_socket);
   environment.set("REGROW_TOKEN", host.rank_token);
   if (!host.rank_library.empty()) environment.set("REGROW_RANK_LIBRARY", host.rank_library);
+  if (!host.python_directory.empty()) environment.append_path("PYTHONPATH", host.python_directory);
   pin_devices(environment, command, host);
 
   environment.set_default("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");

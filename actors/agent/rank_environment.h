@@ -27,7 +27,8 @@ struct RankHost {
   std::string temporary_directory;  // this incarnation's own
   std::string rank_socket;          // where it may report to, and the token that it must say
   std::string rank_token;
-  std::string rank_library;  // libregrow_rank; empty = none came with the agent
+  std::string rank_library;      // libregrow_rank; empty = none came with the agent
+  std::string python_directory;  // of its Python module; empty = none, or Python finds it by itself
 };
 
 // "SCOPE/JOB/RANK/INC": the value of REGROW_INCARNATION. Whatever a rank starts inherits it, so

@@ -19,11 +19,12 @@ constexpr const char* kAcknowledged = "/acknowledged";
 }  // namespace
 
 RankRunner::RankRunner(kj::UnixEventPort& port, kj::Timer& timer, RankRunnerOptions options,
-                       OnReport on_report)
+                       OnReport on_report, OnJoin on_join)
     : port_(port),
       timer_(timer),
       options_(std::move(options)),
       on_report_(std::move(on_report)),
+      on_join_(std::move(on_join)),
       ranks_directory_(options_.run_directory + "/ranks"),
       record_(options_.state_directory + "/incarnations"),
       ports_(options_.uid, options_.first_port, options_.last_port),
@@ -93,6 +94,21 @@ RankReport RankRunner::stop(const StopCommand& command) {
     entry->pending_stop = packet;
   }
   return entry->report;
+}
+
+void RankRunner::regroup(const RegroupCommand& command) {
+  for (const IncarnationKey& key : command.keys) {
+    Entry* entry = find(key);
+    if (entry != nullptr && entry->socket)
+      entry->socket->regroup(command.generation, command.reason);
+  }
+}
+
+void RankRunner::go(const GoCommand& command) {
+  for (const IncarnationKey& key : command.keys) {
+    Entry* entry = find(key);
+    if (entry != nullptr && entry->socket) entry->socket->go(command);
+  }
 }
 
 void RankRunner::stop_all(Duration grace) {

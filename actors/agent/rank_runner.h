@@ -53,6 +53,7 @@ struct RankRunnerOptions {
   std::string state_directory;          // highest incarnations; stays
   std::string shim;                     // path of regrow-shim
   std::string rank_library;             // path of libregrow_rank; empty = none
+  std::string python_directory;         // of its Python module; empty = none
   std::string temporary_root = "/tmp";  // short: sockets in TMPDIR must fit into 108 bytes
   uint32_t first_port = 20000;
   uint32_t last_port = 29999;
@@ -68,10 +69,12 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
  public:
   // Called with every change that is not the direct answer to a call. Must not call back.
   using OnReport = std::function<void(const RankReport&)>;
+  using OnJoin = std::function<void(const JoinReport&)>;
 
   // Adopts what is there; inventory() is complete at once.
-  RankRunner(kj::UnixEventPort& port, kj::Timer& timer, RankRunnerOptions options,
-             OnReport on_report);
+  RankRunner(
+      kj::UnixEventPort& port, kj::Timer& timer, RankRunnerOptions options, OnReport on_report,
+      OnJoin on_join = [](const JoinReport&) {});
   ~RankRunner();
 
   // For the environment and pinning of ranks started from now on.
@@ -81,6 +84,10 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
   RankReport stop(const StopCommand& command);
   // False while a shim or a helper of ours is still about its last business.
   bool idle() const { return unreaped_.empty(); }
+  // Those of the named ranks that run are called to a newer generation / are told that it is
+  // complete.
+  void regroup(const RegroupCommand& command);
+  void go(const GoCommand& command);
   // Every rank by its recipe's stop signal and scope, all with this grace.
   void stop_all(Duration grace);
   RankReport query(const IncarnationKey& key);
@@ -179,6 +186,7 @@ class RankRunner : private kj::TaskSet::ErrorHandler {
   kj::Timer& timer_;
   RankRunnerOptions options_;
   OnReport on_report_;
+  OnJoin on_join_;
   bool constructed_ = false;  // before: changes show in inventory() only
   std::string ranks_directory_;
   IncarnationRecord record_;

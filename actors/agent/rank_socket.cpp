@@ -51,7 +51,11 @@ RankSocket::Peer::Peer(kj::UnixEventPort& port, Fd socket, int64_t pid)
       pid(pid) {}
 
 RankSocket::RankSocket(kj::UnixEventPort& port, kj::Timer& timer, RankSocketSettings settings)
-    : port_(port), timer_(timer), settings_(std::move(settings)), tasks_(*this) {
+    : port_(port),
+      timer_(timer),
+      settings_(std::move(settings)),
+      generation_{static_cast<uint32_t>(settings_.generation)},
+      tasks_(*this) {
   step_file_ =
       Fd(open((settings_.directory + "/step").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   load_step();
@@ -175,7 +179,7 @@ bool RankSocket::on_packet(Peer& peer, std::string_view packet) {
       peer.welcome = true;
       FrameWriter answer(Kind::welcome);
       // Of one that has gone already the rest is still worth reading.
-      send_frame(peer.fd, answer.number(static_cast<int64_t>(settings_.generation)));
+      send_frame(peer.fd, answer.number(generation_.value));
       return true;
     }
     refuse(peer.fd, peer.pid,
@@ -190,6 +194,21 @@ bool RankSocket::on_packet(Peer& peer, std::string_view packet) {
     report.loss = frame.real();
     report.time_us = frame.number();
     if (frame.good()) on_step(report);
+  }
+  if (frame.kind() == Kind::join) {
+    JoinReport join;
+    join.generation = {static_cast<uint32_t>(frame.number())};
+    join.step = frame.number();
+    join.intact = frame.number() != 0;
+    if (frame.good()) on_join(peer, join);
+  }
+  if (frame.kind() == Kind::saved) {
+    int64_t step = frame.number();
+    std::string path(frame.left(), '\0');
+    frame.text(path.data(), path.size());
+    if (frame.good())
+      log_info(settings_.name + " has written its part of the checkpoint of step " +
+               std::to_string(step) + ": " + path);
   }
   if (frame.kind() == Kind::finish) {
     int64_t step = frame.number();
@@ -209,6 +228,58 @@ void RankSocket::on_step(const StepReport& report) {
   // Nobody's progress lies in the future, and none before the one before.
   newest_->time_us = std::min(report.time_us, wall_clock_us());
   taken_ = false;
+}
+
+void RankSocket::regroup(Generation generation, const std::string& why) {
+  if (generation < generation_) return;
+  if (generation > generation_) {
+    join_.reset();
+    go_.reset();
+  }
+  generation_ = generation;
+  called_why_ = why;
+  if (join_) return settings_.on_join(join_->generation, join_->step, join_->intact);
+  FrameWriter frame(Kind::regroup);
+  frame.number(generation.value).text(why.data(), why.size());
+  for (auto& [id, peer] : peers_) {
+    if (peer->welcome) send_frame(peer->fd, frame);
+  }
+}
+
+void RankSocket::on_join(Peer& peer, const JoinReport& join) {
+  if (join.generation < generation_) {  // called further meanwhile
+    FrameWriter frame(Kind::regroup);
+    return send_frame(peer.fd,
+                      frame.number(generation_.value).text(called_why_.data(), called_why_.size()));
+  }
+  peer.joins = true;
+  if (go_ && go_->generation == join.generation) return answer_join(peer);
+  generation_ = join.generation;
+  join_ = join;
+  go_.reset();
+  settings_.on_join(join.generation, join.step, join.intact);
+}
+
+void RankSocket::go(const GoCommand& command) {
+  if (!join_ || join_->generation != command.generation) return;
+  go_ = command;
+  for (auto& [id, peer] : peers_) {
+    if (peer->joins) answer_join(*peer);
+  }
+}
+
+void RankSocket::answer_join(Peer& peer) {
+  FrameWriter frame(Kind::go);
+  frame.number(go_->generation.value)
+      .number(go_->world_size)
+      .number(go_->source)
+      .number(go_->source_step)
+      .number(go_->resume_step)
+      .number(go_->master_port)
+      .text(go_->master_address.c_str(), go_->master_address.size() + 1)
+      .text(go_->resume_path.data(), go_->resume_path.size());
+  send_frame(peer.fd, frame);
+  peer.joins = false;
 }
 
 std::optional<StepReport> RankSocket::take_step() {

@@ -8,12 +8,14 @@
 //   RankSocket socket(port, timer, settings);
 //   while (…) if (auto step = socket.take_step()) follower.report(*step);
 //   socket.drain();    // when the rank has ended: what it said last
+//   socket.regroup(5, "rank 3 was lost");   // its join comes to on_join, and go() answers that
 #pragma once
 
 #include <kj/async-unix.h>
 #include <kj/timer.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,6 +23,7 @@
 
 #include "actors/agent/files.h"
 #include "actors/agent/progress_follower.h"
+#include "supervisors/host_protocol.h"
 
 namespace regrow {
 
@@ -31,6 +34,8 @@ struct RankSocketSettings {
   uint32_t uid = 0;  // who may connect
   uint32_t gid = 0;
   uint64_t generation = 0;
+  // The rank is ready for a generation: said as it comes, and again when regroup() asks for it.
+  std::function<void(Generation, int64_t step, bool intact)> on_join;
 };
 
 class RankSocket : private kj::TaskSet::ErrorHandler {
@@ -48,6 +53,10 @@ class RankSocket : private kj::TaskSet::ErrorHandler {
   // Reads all that was sent so far. For the end: it may take a moment.
   void drain();
   bool finish_said() const { return finish_said_; }
+  // Calls the rank to a newer generation. Repeats are harmless.
+  void regroup(Generation generation, const std::string& why);
+  // Answers its join to that generation, and every repeat of it.
+  void go(const GoCommand& command);
   size_t connections() const { return peers_.size(); }
 
  private:
@@ -55,6 +64,7 @@ class RankSocket : private kj::TaskSet::ErrorHandler {
     Fd fd;
     kj::UnixEventPort::FdObserver observer;  // gone before the descriptor
     bool welcome = false;                    // has said the token
+    bool joins = false;                      // waits for go
     bool gone = false;
     int64_t pid;
     Peer(kj::UnixEventPort& port, Fd socket, int64_t pid);
@@ -69,6 +79,8 @@ class RankSocket : private kj::TaskSet::ErrorHandler {
   size_t read_from(Peer& peer);  // frames
   bool on_packet(Peer& peer, std::string_view packet);
   void on_step(const StepReport& report);
+  void on_join(Peer& peer, const JoinReport& join);
+  void answer_join(Peer& peer);
   void refuse(const Fd& fd, int64_t pid, const std::string& why);
   void load_step();
   void save_step();
@@ -83,6 +95,10 @@ class RankSocket : private kj::TaskSet::ErrorHandler {
   std::optional<StepReport> newest_;
   bool taken_ = true;
   bool finish_said_ = false;
+  Generation generation_;  // newest that the rank was called to
+  std::string called_why_;
+  std::optional<JoinReport> join_;  // the rank's; its key is not used
+  std::optional<GoCommand> go_;     // the answer to it
   bool refusal_logged_ = false;
   Fd step_file_;
   kj::TaskSet tasks_;  // last: cancelled before anything that its tasks use

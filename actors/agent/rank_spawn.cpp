@@ -126,6 +126,7 @@ std::string RankRunner::prepare_start(const SpawnCommand& command, const JobSpec
   host.rank_socket = RankSocket::path_in(directory_of(command.key));
   host.rank_token = RankSocket::make_token();
   host.rank_library = options_.rank_library;
+  host.python_directory = options_.python_directory;
   start.environment = build_rank_environment(command, spec, host);
   start.working_directory = spec.working_directory.empty() ? account.home : spec.working_directory;
   start.nofile = spec.nofile;
@@ -151,6 +152,9 @@ void RankRunner::listen_for_reports(Entry& entry) {
   settings.gid = start.gid;
   settings.generation =
       static_cast<uint64_t>(atoll(std::string(start.variable("REGROW_GENERATION")).c_str()));
+  settings.on_join = [this, key](Generation generation, int64_t step, bool intact) {
+    on_join_({key, generation, step, intact});
+  };
   if (settings.token.empty()) return;  // started by an agent that knew nothing of this
   entry.socket = std::make_unique<RankSocket>(port_, timer_, std::move(settings));
 }

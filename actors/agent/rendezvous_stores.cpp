@@ -10,14 +10,18 @@
 namespace regrow {
 namespace {
 
+// A PyTorch built without libuv (Debian 13) refuses its own default, as a server and as a client. A
+// script that uses env:// cannot ask for the other kind, regrow.torch can: with an argument.
 constexpr const char* kStoreProgram =
-    "import signal\n"
+    "import signal, sys\n"
     "from torch.distributed import TCPStore\n"
     "def serve(**more):\n"
     "    return TCPStore('0.0.0.0', 0, is_master=True, wait_for_workers=False, **more)\n"
     "try:\n"
     "    store = serve()\n"
-    "except RuntimeError:\n"  // a PyTorch built without libuv (Debian 13) refuses its own default
+    "except RuntimeError:\n"
+    "    if len(sys.argv) == 1:\n"
+    "        raise\n"
     "    store = serve(use_libuv=False)\n"
     "print('listening on', store.port, flush=True)\n"
     "signal.pause()\n";
@@ -77,6 +81,7 @@ void RendezvousStores::start(Store& store) {
   JobSpec spec;
   spec.interpreter = store.command.interpreter;
   spec.command = {"-c", kStoreProgram};
+  if (store.command.rejoins) spec.command.push_back("any-kind");
   spec.environment = store.command.environment;
   spec.uid = store.command.uid;
   spec.gid = store.command.gid;

@@ -105,12 +105,26 @@ std::string find_shim() {
   return "";
 }
 
-std::string find_rank_library() {
+namespace {
+
+// Empty if this program came without it.
+std::string below_prefix(const fs::path& what) {
   std::error_code error;
   fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (error) return "";
-  fs::path path = self.parent_path().parent_path() / REGROW_LIBDIR / "libregrow_rank.so.1";
+  fs::path path = self.parent_path().parent_path() / what;
   return access(path.c_str(), R_OK) == 0 ? path.string() : "";
+}
+
+}  // namespace
+
+std::string find_rank_library() {
+  return below_prefix(fs::path(REGROW_LIBDIR) / "libregrow_rank.so.1");
+}
+
+std::string find_python_directory() {
+  std::string module = below_prefix("lib/python3/dist-packages/regrow");
+  return module.empty() ? "" : fs::path(module).parent_path().string();
 }
 
 Status DevLayout::take_lock() {

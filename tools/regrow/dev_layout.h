@@ -68,5 +68,8 @@ int server_of_socket(const std::string& path);
 std::string find_shim();
 // libregrow_rank as it is installed or built with this program; empty if it is not there.
 std::string find_rank_library();
+// Where the Python module lies that came with this program; empty if it did not, or lies where
+// Debian's Python looks by itself.
+std::string find_python_directory();
 
 }  // namespace regrow::cli

@@ -185,6 +185,7 @@ void add_agent(CLI::App& app, Cli& cli) {
            "--shim");
     agent.shim = absolute_path(agent.shim);
     agent.rank_library = find_rank_library();
+    agent.python_directory = find_python_directory();
     agent.controller = to_string(or_fail(address_of_value(agent.controller)));
     if (agent.state_dir.empty()) agent.state_dir = or_fail(default_state_directory("agent"));
     agent.state_dir = absolute_path(agent.state_dir);

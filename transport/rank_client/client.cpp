@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +23,14 @@ using rank_protocol::Kind;
 
 constexpr int64_t kConnectPauseMs = 100;
 constexpr int kFinishPollMs = 20;
+constexpr int kThreadPollMs = 100;
 constexpr int kMostFramesAtOnce = 64;
 // What the first version of the struct had.
 constexpr size_t kSmallestInfo = offsetof(regrow_info, checkpoint_directory) + sizeof(char*);
 
-enum { kResumePath, kCheckpointDirectory, kSocket };
+constexpr size_t kSmallestMembership = offsetof(regrow_membership, resume_path) + sizeof(char*);
+
+enum { kResumePath, kCheckpointDirectory, kSocket, kAddress, kMemberResumePath, kSavedPath };
 
 int64_t clock_us(clockid_t clock) {
   timespec now = {};
@@ -110,6 +115,7 @@ int Client::init(regrow_info* info) {
     foreign_ = initialized_ = false;
     newest_ = Report();
     step_pending_ = finish_pending_ = finishing_ = false;
+    join_pending_ = joining_ = saved_pending_ = false;
     tried_ms_ = -1'000'000;
   }
   init_once();
@@ -162,8 +168,118 @@ int Client::finish(int timeout_ms) {
   }
 }
 
+// The thread may be in the middle of a call into Python, which may want to take it back.
+int Client::on_regroup(regrow_regroup_fn call, void* argument) {
+  pthread_mutex_lock(&calling_);
+  int answer = 0;
+  {
+    Guard guard(*this);
+    init_once();
+    exchange();
+    call_ = call;
+    argument_ = argument;
+    answer = reports() ? 1 : 0;
+    if (call != nullptr && reports() && !thread_runs_) {
+      sigset_t all, former;
+      sigfillset(&all);
+      pthread_sigmask(SIG_SETMASK, &all, &former);
+      pthread_t thread;
+      int failed = pthread_create(&thread, nullptr, &Client::run_thread, this);
+      pthread_sigmask(SIG_SETMASK, &former, nullptr);
+      if (failed == 0) pthread_detach(thread);
+      thread_runs_ = failed == 0;
+      if (failed != 0) answer = -failed;
+    }
+  }
+  pthread_mutex_unlock(&calling_);
+  return answer;
+}
+
+void* Client::run_thread(void* self) {
+  auto& client = *static_cast<Client*>(self);
+  while (true) {
+    pollfd wait = {-1, POLLIN, 0};
+    pthread_mutex_lock(&client.calling_);
+    regrow_regroup_fn call = nullptr;
+    void* argument = nullptr;
+    uint64_t generation = 0;
+    {
+      Guard guard(client);
+      client.exchange();
+      bool over = client.call_ == nullptr || !client.reports();
+      if (over) {
+        client.thread_runs_ = false;
+        pthread_mutex_unlock(&client.calling_);
+        return nullptr;
+      }
+      generation = client.info_.generation;
+      if (generation > client.member_.generation && generation > client.told_) {
+        client.told_ = generation;
+        call = client.call_;
+        argument = client.argument_;
+      }
+      wait.fd = client.fd_;
+    }
+    if (call != nullptr) call(generation, argument);
+    pthread_mutex_unlock(&client.calling_);
+    poll(&wait, 1, kThreadPollMs);
+  }
+}
+
+int Client::rejoin(int64_t step, bool intact, regrow_membership* out, int timeout_ms) {
+  if (out != nullptr && out->size < kSmallestMembership) return -EINVAL;
+  int64_t deadline_ms = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
+  {
+    Guard guard(*this);
+    init_once();
+    exchange();
+    joining_ = join_pending_ = reports() && must_join();
+    join_ = {step < 0 ? -1 : step, intact};
+  }
+  while (true) {
+    pollfd wait = {-1, POLLIN, 0};
+    {
+      Guard guard(*this);
+      exchange();
+      if (!reports()) joining_ = false;
+      if (!joining_) {
+        if (out != nullptr) {
+          uint64_t size = out->size;
+          memcpy(out, &member_, size < sizeof member_ ? size : sizeof member_);
+          out->size = size;
+        }
+        return 1;
+      }
+      wait.fd = fd_;
+      if (now_ms() >= deadline_ms) {
+        joining_ = join_pending_ = false;
+        return 0;
+      }
+    }
+    int64_t left_ms = deadline_ms - now_ms();
+    poll(&wait, 1,
+         left_ms < kFinishPollMs ? static_cast<int>(left_ms < 0 ? 0 : left_ms) : kFinishPollMs);
+  }
+}
+
+int Client::saved(int64_t step, const char* path) {
+  if (step < 0 || path == nullptr || *path == '\0' || strlen(path) >= PATH_MAX) return -EINVAL;
+  Guard guard(*this);
+  init_once();
+  if (!reports()) return 0;
+  keep_text(kSavedPath, path);
+  saved_step_ = step;
+  saved_pending_ = true;
+  exchange();
+  return 0;
+}
+
 void Client::after_fork_in_child() {
   if (initialized_) foreign_ = true;
+  // The thread is the parent's, and whoever holds this lock there is not here.
+  thread_runs_ = false;
+  call_ = nullptr;
+  calling_ = PTHREAD_MUTEX_INITIALIZER;
   disconnect();
 }
 
@@ -175,11 +291,9 @@ void Client::init_once() {
 }
 
 void Client::read_environment() {
-  const char* names[] = {"REGROW_RESUME_PATH", "REGROW_CHECKPOINT_DIR", "REGROW_SOCKET"};
-  for (int i = 0; i < 3; ++i) {
-    free(strings_[i]);
-    strings_[i] = strdup(variable(names[i]));
-  }
+  const char* names[] = {"REGROW_RESUME_PATH", "REGROW_CHECKPOINT_DIR", "REGROW_SOCKET",
+                         "MASTER_ADDR", "REGROW_RESUME_PATH"};
+  for (int i = 0; i < 5; ++i) keep_text(i, variable(names[i]));
   auto text = [this](int i) { return strings_[i] == nullptr ? "" : strings_[i]; };
   info_.rank = small_number(variable("RANK"), small_number(variable("REGROW_RANK"), 0));
   info_.world_size = small_number(variable("WORLD_SIZE"), 1);
@@ -194,6 +308,21 @@ void Client::read_environment() {
   const char* token = variable("REGROW_TOKEN");
   info_.supervised = text(kSocket)[0] != '\0' && strlen(token) == sizeof token_;
   if (info_.supervised != 0) memcpy(token_, token, sizeof token_);
+  member_.generation = info_.generation;
+  member_.rank = info_.rank;
+  member_.world_size = info_.world_size;
+  member_.source = -1;
+  member_.source_step = -1;
+  member_.resume_step = info_.resume_step;
+  member_.master_port = small_number(variable("MASTER_PORT"), 0);
+  member_.master_address = text(kAddress);
+  member_.resume_path = text(kMemberResumePath);
+  joins_first_ = strcmp(variable("REGROW_JOIN"), "1") == 0;
+}
+
+void Client::keep_text(int which, const char* text) {
+  free(strings_[which]);
+  strings_[which] = strdup(text);
 }
 
 void Client::exchange() {
@@ -224,6 +353,7 @@ void Client::connect() {
   hello_pending_ = true;
   step_pending_ = newest_.step >= 0;
   finish_pending_ = finishing_;
+  join_pending_ = joining_;
 }
 
 bool Client::holds_socket() const {
@@ -261,6 +391,16 @@ void Client::send_pending() {
     FrameWriter frame(Kind::step);
     step_pending_ = !send(frame.number(newest_.step).real(newest_.loss).number(newest_.time_us));
   }
+  if (join_pending_) {
+    FrameWriter frame(Kind::join);
+    frame.number(static_cast<int64_t>(info_.generation)).number(join_.step);
+    join_pending_ = !send(frame.number(join_.intact ? 1 : 0));
+  }
+  if (saved_pending_ && strings_[kSavedPath] != nullptr) {
+    FrameWriter frame(Kind::saved);
+    frame.number(saved_step_).text(strings_[kSavedPath], strlen(strings_[kSavedPath]));
+    saved_pending_ = !send(frame);
+  }
   if (finish_pending_ && !step_pending_) {
     FrameWriter frame(Kind::finish);
     finish_pending_ = !send(frame.number(newest_.step));
@@ -286,12 +426,43 @@ void Client::receive() {
 }
 
 void Client::on_frame(FrameReader& frame) {
-  if (frame.kind() == Kind::welcome) {
+  if (frame.kind() == Kind::welcome || frame.kind() == Kind::regroup) {
     auto generation = static_cast<uint64_t>(frame.number());
-    if (frame.good()) info_.generation = generation;
+    if (frame.good()) heard_of(generation);
   }
+  if (frame.kind() == Kind::go) on_go(frame);
   if (frame.kind() == Kind::refused) info_.supervised = 0;
   if (frame.kind() == Kind::finished) finishing_ = finish_pending_ = false;
+}
+
+void Client::heard_of(uint64_t generation) {
+  if (generation <= info_.generation) return;
+  info_.generation = generation;
+  join_pending_ = joining_;
+}
+
+void Client::on_go(FrameReader& frame) {
+  regrow_membership go = member_;
+  go.generation = static_cast<uint64_t>(frame.number());
+  go.world_size = static_cast<uint32_t>(frame.number());
+  go.source = static_cast<int32_t>(frame.number());
+  go.source_step = frame.number();
+  go.resume_step = frame.number();
+  go.master_port = static_cast<uint32_t>(frame.number());
+  char texts[rank_protocol::kMaxFrameBytes + 1] = {};
+  size_t length = frame.left();
+  frame.text(texts, length);
+  size_t address = strlen(texts);
+  bool good = frame.good() && address < length;
+  // Of a generation that has been given up meanwhile.
+  if (!good || !joining_ || go.generation < info_.generation) return;
+  keep_text(kAddress, texts);
+  keep_text(kMemberResumePath, texts + address + 1);
+  go.master_address = strings_[kAddress] == nullptr ? "" : strings_[kAddress];
+  go.resume_path = strings_[kMemberResumePath] == nullptr ? "" : strings_[kMemberResumePath];
+  member_ = go;
+  info_.generation = go.generation;
+  joins_first_ = joining_ = join_pending_ = false;
 }
 
 }  // namespace regrow::rank_client

@@ -29,6 +29,9 @@ class Client {
   int step(int64_t step, double loss);
   uint64_t generation();
   int finish(int timeout_ms);
+  int on_regroup(regrow_regroup_fn call, void* argument);
+  int rejoin(int64_t step, bool intact, regrow_membership* out, int timeout_ms);
+  int saved(int64_t step, const char* path);
 
   // Around fork(): the child has a client that is not locked, and leaves the connection to its
   // parent.
@@ -43,6 +46,11 @@ class Client {
     double loss = 0;
     int64_t time_us = 0;
   };
+  struct Join {
+    int64_t step = -1;
+    bool intact = false;
+  };
+  static void* run_thread(void* self);
 
   // With the lock held.
   void init_once();
@@ -53,6 +61,10 @@ class Client {
   void send_pending();
   void receive();
   void on_frame(rank_protocol::FrameReader& frame);
+  void heard_of(uint64_t generation);
+  void on_go(rank_protocol::FrameReader& frame);
+  void keep_text(int which, const char* text);  // in strings_
+  bool must_join() const { return joins_first_ || info_.generation > member_.generation; }
   void disconnect();
   bool holds_socket() const;
   bool reports() const { return initialized_ && !foreign_ && info_.supervised != 0; }
@@ -62,7 +74,8 @@ class Client {
   bool foreign_ = false;  // in a child of the process that called init()
   pid_t owner_ = 0;
   regrow_info info_ = REGROW_INFO_INIT;
-  char* strings_[3] = {};  // resume path, checkpoint directory, socket
+  char* strings_[6] = {};  // resume path, checkpoint directory, socket; of the membership: address,
+                           // resume path; of the newest checkpoint
   char token_[rank_protocol::kTokenBytes] = {};
 
   int fd_ = -1;
@@ -75,6 +88,20 @@ class Client {
   bool step_pending_ = false;
   bool finish_pending_ = false;
   bool finishing_ = false;  // said and not yet answered
+
+  regrow_membership member_ = REGROW_MEMBERSHIP_INIT;
+  bool joins_first_ = false;  // it was started to join others
+  Join join_;
+  bool join_pending_ = false;
+  bool joining_ = false;  // said and not yet answered
+  int64_t saved_step_ = -1;
+  bool saved_pending_ = false;
+
+  regrow_regroup_fn call_ = nullptr;
+  void* argument_ = nullptr;
+  uint64_t told_ = 0;  // newest generation that `call_` was called for
+  bool thread_runs_ = false;
+  pthread_mutex_t calling_ = PTHREAD_MUTEX_INITIALIZER;  // taken before mutex_, around `call_`
 };
 
 }  // namespace regrow::rank_client

@@ -23,8 +23,8 @@ namespace regrow::rank_protocol {
 
 inline constexpr uint8_t kVersion = 1;
 inline constexpr size_t kHeaderBytes = 8;
-inline constexpr size_t kMaxFrameBytes = 512;  // longer packets are not frames
-inline constexpr size_t kTokenBytes = 32;      // as in REGROW_TOKEN: 16 random bytes in hex
+inline constexpr size_t kMaxFrameBytes = 8192;  // longer packets are not frames
+inline constexpr size_t kTokenBytes = 32;       // as in REGROW_TOKEN: 16 random bytes in hex
 
 enum class Kind : uint8_t {
   none = 0,
@@ -32,10 +32,17 @@ enum class Kind : uint8_t {
   hello = 1,   // token (32 bytes). The first frame of a connection
   step = 2,    // step, loss (a double; NaN = unknown), wall clock in microseconds
   finish = 3,  // newest step, -1 = none: the rank is about to leave. May come again
+  join = 4,    // generation, newest step of its state (-1 = none), intact (0 or 1); until it is
+               // answered by a go, again with each connection and each newer generation
+  saved = 5,   // step, path as text: this rank's part of a checkpoint is written and synced
   // Agent to rank.
   welcome = 65,   // generation
   refused = 66,   // why, as text; the connection ends. Another attempt gets the same answer
   finished = 67,  // the answer to finish
+  regroup = 68,   // generation, why as text: leave the collectives, and join
+  // Generation, world size, source, source step, resume step, port, then address, a zero byte,
+  // resume path. The answer to join: every rank has joined.
+  go = 69,
 };
 
 inline bool speaks(uint8_t version) { return version + 1 >= kVersion && version <= kVersion + 1; }
@@ -47,6 +54,7 @@ class FrameWriter {
     bytes_[1] = 'g';
     bytes_[2] = version;
     bytes_[3] = static_cast<uint8_t>(kind);
+    memset(bytes_ + 4, 0, kHeaderBytes - 4);
   }
   FrameWriter& number(int64_t value) {
     unsigned char bytes[8];
@@ -72,7 +80,7 @@ class FrameWriter {
   size_t size() const { return size_; }
 
  private:
-  unsigned char bytes_[kMaxFrameBytes] = {};
+  unsigned char bytes_[kMaxFrameBytes];
   size_t size_ = kHeaderBytes;
 };
 
@@ -108,6 +116,7 @@ class FrameReader {
     memcpy(&value, &bits, sizeof value);
     return value;
   }
+  size_t left() const { return left_; }
   void text(void* bytes, size_t size) {
     if (size > left_) {
       good_ = false;

@@ -38,4 +38,14 @@ int regrow_step(int64_t step, double loss) { return client().step(step, loss); }
 uint64_t regrow_generation(void) { return client().generation(); }
 
 int regrow_finish(int timeout_ms) { return client().finish(timeout_ms); }
+
+int regrow_on_regroup(regrow_regroup_fn call, void* argument) {
+  return client().on_regroup(call, argument);
+}
+
+int regrow_rejoin(int64_t step, int intact, regrow_membership* out, int timeout_ms) {
+  return client().rejoin(step, intact != 0, out, timeout_ms);
+}
+
+int regrow_checkpoint_saved(int64_t step, const char* path) { return client().saved(step, path); }
 }

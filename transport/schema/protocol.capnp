@@ -168,6 +168,7 @@ struct PrepareCommand {
   wantStore @10 :Bool;
   uid @11 :UInt32;
   gid @12 :UInt32;
+  rejoins @13 :Bool;
 }
 
 struct RegroupCommand {

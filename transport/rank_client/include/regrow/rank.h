@@ -9,7 +9,7 @@
  *   regrow_finish(5000);
  *
  * Without a supervisor (plain, or under torchrun or mpirun) every call succeeds and sends nothing.
- * Any thread; no thread of its own. After fork() the child is silent until it calls regrow_init()
+ * Any thread; no thread of its own but for regrow_on_regroup(). After fork() the child is silent until it calls regrow_init()
  * itself. Not for signal handlers. docs/rank-api.md has all of it, the protocol included.
  */
 #ifndef REGROW_RANK_H
@@ -56,6 +56,45 @@ REGROW_API uint64_t regrow_generation(void);
 /* The rank is about to leave on purpose. Waits until the agent has taken that, and the newest step
  * with it, at most `timeout_ms`. Returns 1 if it has, 0 if not or if there is no agent. */
 REGROW_API int regrow_finish(int timeout_ms);
+
+/* A fault took other ranks, and a new generation is being formed: called once for each, from the
+ * library's one thread, which this starts. It is the place to break off what waits for the lost
+ * ranks; the next thing that this rank has to do is regrow_rejoin(). */
+typedef void (*regrow_regroup_fn)(uint64_t generation, void *argument);
+
+/* Null takes it back, and waits until a call that is under way has returned; so not from within the
+ * call. Returns 1 if supervised, 0 if not (then there is no thread), or -errno. */
+REGROW_API int regrow_on_regroup(regrow_regroup_fn call, void *argument);
+
+/* Who belongs together, and from where it goes on. Grows only at its end. */
+struct regrow_membership {
+  uint64_t size;              /* sizeof(struct regrow_membership), set by the caller */
+  uint64_t generation;
+  uint32_t rank;
+  uint32_t world_size;
+  int32_t source;             /* the rank whose state all take over; -1 = from a checkpoint */
+  uint32_t master_port;       /* of the store where the generation meets; 0 = not known */
+  int64_t source_step;        /* newest step of that state */
+  int64_t resume_step;        /* without a source; -1 = from the beginning */
+  const char *master_address; /* "" = not known. Valid until the next call, as resume_path is */
+  const char *resume_path;    /* without a source; "" = none */
+};
+#define REGROW_MEMBERSHIP_INIT \
+  { sizeof(struct regrow_membership), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* "I have left the old generation and am ready for the new one." `step` is the newest that this
+ * rank's state has, -1 = none; `intact` says that the state is whole, so that others may take it
+ * over. Waits until every rank has said so, at most `timeout_ms` (-1 = as long as it takes), also
+ * while the agent is away. If another rank is lost meanwhile it is the next generation that is
+ * joined. Returns 1 and fills `out`, 0 if the time is over, -EINVAL for an unknown out->size.
+ * Without a supervisor, and where no new generation is being formed, returns at once what the
+ * environment says. */
+REGROW_API int regrow_rejoin(int64_t step, int intact, struct regrow_membership *out,
+                             int timeout_ms);
+
+/* This rank's part of the checkpoint of `step` is written and synced. Never waits. Returns 0, or
+ * -EINVAL for a negative step or a path that is empty or longer than 4095 bytes. */
+REGROW_API int regrow_checkpoint_saved(int64_t step, const char *path);
 
 #ifdef __cplusplus
 }
