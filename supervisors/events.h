@@ -333,8 +333,9 @@ struct GenerationStarted {
   uint32_t master_port = 0;
   std::vector<std::string> rejected;  // checkpoints not chosen, and why
   bool store = false;                 // the generation meets in a store that regrow runs
+  bool joins = false;                 // survivors belong to it: they may have a newer state
   REGROW_FIELDS(GenerationStarted, generation, resume_step, resume_path, master_address,
-                master_port, rejected, store)
+                master_port, rejected, store, joins)
 };
 
 // Every rank has joined, survivors and new ones, and knows from which state the generation goes on.

@@ -101,7 +101,8 @@ std::vector<RankIndex> survivors(const JobState& s, const std::vector<RankIndex>
   for (const Slot& slot : s.slots) {
     bool runs = slot.process == Process::running || slot.process == Process::rejoining;
     bool doomed = s.stage == Stage::stopping && contains(s.stop, slot.rank);
-    if (runs && !doomed && !slot.replace && !contains(useless, slot.rank)) ranks.push_back(slot.rank);
+    if (runs && !doomed && !slot.replace && !contains(useless, slot.rank))
+      ranks.push_back(slot.rank);
   }
   return ranks;
 }
@@ -178,12 +179,16 @@ std::optional<Time> joining_deadline(const JobState& s, const JobLive& live, Now
 void check_joining(T& t, JobLive& live) {
   const JobState& s = t.state();
   std::vector<RankIndex> late;
+  bool anyone = false;  // of the survivors
   for (const Slot& slot : s.slots) {
-    if (has_joined(s, live, slot)) continue;
+    bool joined = has_joined(s, live, slot);
+    anyone = anyone || (joined && !is_new(s, slot));
+    if (joined) continue;
     auto at = join_by(s, live, slot, t.now());
     if (at && t.now().time >= *at) late.push_back(slot.rank);
   }
   if (late.empty()) return;
+  if (!anyone) late = all_ranks(s);  // a script that does not rejoin at all
   Slot slot = s.slots[late.front().value];
   Duration limit{t.now().time.us - s.stage_since.us};
   Verdict v{FailureClass::hang, "did not rejoin", false, false,

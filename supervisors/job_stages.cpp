@@ -173,9 +173,9 @@ bool leave_preparing(T& t, JobLive& live) {
                   {});
     return true;
   }
-  ev::GenerationStarted started{s.generation,       resume.step,     resume.path,
-                                rendezvous.address, rendezvous.port, resume.rejected,
-                                rendezvous.store};
+  ev::GenerationStarted started{s.generation,       resume.step,       resume.path,
+                                rendezvous.address, rendezvous.port,   resume.rejected,
+                                rendezvous.store,   keeps_survivors(s)};
   std::string from =
       resume.step >= 0 ? "from step " + std::to_string(resume.step) : "from the beginning";
   for (const std::string& no : resume.rejected) from += "; " + no;

@@ -227,10 +227,14 @@ std::optional<Json> Views::ranks(JobId id) const {
     auto rank = projection_.find(EntityId::rank(id, slot.rank));
     if (rank) {
       const RankState& s = std::get<RankState>(rank->state);
-      row["process"] = std::string(to_string(s.process));
+      bool rejoins = s.process == Process::running && slot.process == Process::rejoining;
+      row["process"] = std::string(to_string(rejoins ? slot.process : s.process));
       row["pid"] = s.pid;
       row["since_us"] = s.since.us;
-      row["generation"] = s.command.generation.value;
+      // A survivor was started for an older one than it belongs to.
+      bool lives = s.process == Process::running;
+      row["generation"] = lives ? std::max(s.command.generation, job.running_generation).value
+                                : s.command.generation.value;
       if (s.process == Process::exited) row["step"] = s.report.last_step;
     }
     if (auto p = board_.find({id, slot.rank, slot.incarnation})) {

@@ -429,6 +429,7 @@ struct GenerationStarted {
   masterPort @4 :UInt32;  # 0 = not known yet
   rejected @5 :List(Text);  # checkpoints not chosen, and why
   store @6 :Bool;  # the generation meets in a store that regrow runs
+  joins @7 :Bool;  # survivors belong to it: they may have a newer state
 }
 
 struct GenerationFormed {

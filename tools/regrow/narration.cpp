@@ -118,6 +118,8 @@ std::optional<Sentence> narrate(const Json& event) {
                     first ? Tone::plain : Tone::warning};
   }
   if (kind == "stage_entered") return stage_entered(event);
+  // Where survivors are, generation_formed tells from what it goes on.
+  if (kind == "generation_started" && get<bool>(f, "joins")) return std::nullopt;
   if (kind == "generation_started") return generation_started(event);
   if (kind == "generation_formed") return Sentence{with_reason("", event), Tone::good};
   if (kind == "generation_running") {

@@ -21,6 +21,7 @@ Everything here is for the main thread; the only other one breaks the collective
 """
 
 import copy
+import functools
 import gc
 import hashlib
 import os
@@ -394,10 +395,7 @@ class Job:
                 self._intact = False  # until train_step() returns
             return apply(*args, **named)
 
-        # As learning-rate schedulers do, which look for these.
-        step.__wrapped__ = apply
-        if hasattr(apply, "__func__"):
-            step.__func__ = apply.__func__
+        functools.update_wrapper(step, apply)  # schedulers look for marks of their own on it
         optimizer.step = step
 
     def _vote(self):
