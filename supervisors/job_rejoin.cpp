@@ -188,13 +188,13 @@ void check_joining(T& t, JobLive& live) {
     if (at && t.now().time >= *at) late.push_back(slot.rank);
   }
   if (late.empty()) return;
-  if (!anyone) late = all_ranks(s);  // a script that does not rejoin at all
   Slot slot = s.slots[late.front().value];
   Duration limit{t.now().time.us - s.stage_since.us};
   Verdict v{FailureClass::hang, "did not rejoin", false, false,
             (late.size() == 1 ? "" : "and " + std::to_string(late.size() - 1) + " more ") +
                 std::string("did not rejoin within ") + seconds_text(limit)};
-  on_loss(t, live, slot, RankReport{}, v, late);
+  // A script that does not rejoin at all is of no use to new ranks either.
+  on_loss(t, live, slot, RankReport{}, v, anyone ? late : all_ranks(s));
 }
 
 void want_regroup(const JobState& s, std::vector<Action>& actions) {

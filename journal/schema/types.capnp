@@ -272,6 +272,7 @@ struct PrepareCommand {
   wantStore @10 :Bool;  # rank 0 lives here and the rendezvous is a store that the agent runs
   uid @11 :UInt32;  # the store runs as this user
   gid @12 :UInt32;  # and this group
+  rejoins @13 :Bool;  # ranks open the store themselves
 }
 
 struct CheckpointFound {
