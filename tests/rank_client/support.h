@@ -47,7 +47,8 @@ class Environment {
     for (const char* name :
          {"RANK", "WORLD_SIZE", "LOCAL_RANK", "REGROW_RANK", "REGROW_JOB", "REGROW_GENERATION",
           "REGROW_INCARNATION", "TORCHELASTIC_RESTART_COUNT", "REGROW_RESUME_STEP",
-          "REGROW_RESUME_PATH", "REGROW_CHECKPOINT_DIR", "REGROW_SOCKET", "REGROW_TOKEN"}) {
+          "REGROW_RESUME_PATH", "REGROW_CHECKPOINT_DIR", "REGROW_SOCKET", "REGROW_TOKEN",
+          "REGROW_JOIN", "MASTER_ADDR", "MASTER_PORT"}) {
       unsetenv(name);
     }
     for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
@@ -97,7 +98,7 @@ class Listener {
 };
 
 inline std::optional<Packet> receive(const Fd& fd) {
-  char bytes[2048];
+  char bytes[rank_protocol::kMaxFrameBytes];
   ssize_t n = recv(fd.get(), bytes, sizeof bytes, MSG_DONTWAIT);
   if (n <= 0) return std::nullopt;
   return Packet{{bytes, static_cast<size_t>(n)}};

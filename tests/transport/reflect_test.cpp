@@ -104,6 +104,9 @@ TEST_CASE("every struct of host_protocol.h goes there and back") {
   check<PrepareCommand, rpc::PrepareCommand>();
   check<CheckpointFound, rpc::CheckpointFound>();
   check<PrepareReport, rpc::PrepareReport>();
+  check<RegroupCommand, rpc::RegroupCommand>();
+  check<JoinReport, rpc::JoinReport>();
+  check<GoCommand, rpc::GoCommand>();
   check<DeviceReport, rpc::DeviceReport>();
   check<AgentHello, rpc::AgentHello>();
 }
