@@ -9,8 +9,9 @@
  *   regrow_finish(5000);
  *
  * Without a supervisor (plain, or under torchrun or mpirun) every call succeeds and sends nothing.
- * Any thread; no thread of its own but for regrow_on_regroup(). After fork() the child is silent until it calls regrow_init()
- * itself. Not for signal handlers. docs/rank-api.md has all of it, the protocol included.
+ * Any thread; no thread of its own but for regrow_on_regroup(). After fork() the child is silent
+ * until it calls regrow_init() itself. Not for signal handlers. docs/rank-api.md has all of it, the
+ * protocol included.
  */
 #ifndef REGROW_RANK_H
 #define REGROW_RANK_H
@@ -68,7 +69,7 @@ REGROW_API int regrow_on_regroup(regrow_regroup_fn call, void *argument);
 
 /* Who belongs together, and from where it goes on. Grows only at its end. */
 struct regrow_membership {
-  uint64_t size;              /* sizeof(struct regrow_membership), set by the caller */
+  uint64_t size; /* sizeof(struct regrow_membership), set by the caller */
   uint64_t generation;
   uint32_t rank;
   uint32_t world_size;
