@@ -124,7 +124,9 @@ std::string find_rank_library() {
 
 std::string find_python_directory() {
   std::string module = below_prefix("lib/python3/dist-packages/regrow");
-  return module.empty() ? "" : fs::path(module).parent_path().string();
+  // There is all of the system's Python; a virtual environment must not get to see that.
+  if (module.empty() || module.starts_with("/usr/lib/")) return "";
+  return fs::path(module).parent_path().string();
 }
 
 Status DevLayout::take_lock() {

@@ -103,6 +103,13 @@ struct Client::Guard {
 };
 
 Client::~Client() {
+  if (call_ != nullptr) on_regroup(nullptr, nullptr);
+  for (bool runs = true; runs;) {
+    pthread_mutex_lock(&calling_);
+    runs = thread_runs_;
+    pthread_mutex_unlock(&calling_);
+    if (runs) poll(nullptr, 0, 1);
+  }
   disconnect();
   for (char* text : strings_) free(text);
 }

@@ -143,7 +143,12 @@ class _Group:
         self.member = member
         self.backend = backend
         self._before = _sockets()
-        self._store_end = (member.master_address, member.master_port)
+        self._store_ends = {
+            found[4][:2]
+            for found in socket.getaddrinfo(
+                member.master_address, member.master_port, type=socket.SOCK_STREAM
+            )
+        }
         self._sockets = []
         self._open = False
         os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "2"
@@ -192,7 +197,10 @@ class _Group:
 
     def _is_store(self, one):
         ends = _ends(*one)
-        return ends is not None and ends[1][1] == self._store_end[1]
+        if ends is None:
+            return False
+        address, port = ends[1]
+        return (address.replace("::ffff:", ""), port) in self._store_ends
 
     def is_whole(self):
         """False if a connection of the group is broken: then an error may be that of another."""
@@ -258,19 +266,12 @@ def _broadcast_state(state, source, device):
     for dtype in sorted({s[0] for s in shapes}, key=str):
         where = [i for i, s in enumerate(shapes) if s[0] == dtype]
         sizes = [int(torch.Size(shapes[i][1]).numel()) for i in where]
-        # bool and the like travel as bytes
-        wire = dtype if dtype.is_floating_point or dtype.is_complex else None
         if is_source:
             flat = torch.cat([tensors[i].reshape(-1).to(device) for i in where])
-            if wire is None:
-                flat = flat.view(torch.uint8) if dtype != torch.bool else flat.to(torch.uint8)
         else:
-            width = torch.empty(0, dtype=dtype).element_size()
-            count = sum(sizes) * (width if wire is None else 1)
-            flat = torch.empty(count, dtype=wire or torch.uint8, device=device)
-        dist.broadcast(flat, source)
+            flat = torch.empty(sum(sizes), dtype=dtype, device=device)
+        dist.broadcast(flat.view(torch.uint8), source)  # not every type is one that gloo knows
         if not is_source:
-            flat = flat if wire is not None else flat.view(dtype)
             for i, part in zip(where, flat.split(sizes)):
                 tensors[i] = part.reshape(shapes[i][1]).clone()
     return state if is_source else _unpack(packed, tensors)
